@@ -1,0 +1,1 @@
+"""``zgul languages`` and ``zgul relate``."""

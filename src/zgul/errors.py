@@ -1,0 +1,9 @@
+"""Errors and warnings that are meant for the user: they say what is wrong and what to do next."""
+
+
+class ZgulError(Exception):
+    """A user's mistake or a broken input. The command line prints it without a traceback."""
+
+
+class ZgulWarning(UserWarning):
+    """Something was assumed on the user's behalf; the text says what."""
