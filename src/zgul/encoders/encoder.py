@@ -1,0 +1,118 @@
+"""The layer loop of a BERT-like encoder, opened at the one place where adapters plug in.
+
+A Hugging Face BERT, RoBERTa or XLM-R model owns the weights; this class walks its layers so that the caller
+gets, for each layer, the attention output ``x`` and the feed-forward output ``f`` *before* the residual. The
+plain layer ends in ``LN(f + x)``; every adapter method replaces ``f`` by something else first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class LowRankLinear(nn.Module):
+    """A frozen linear map plus a trained difference of low rank, ``W + B A``: a little encoder training."""
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.a = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)  # [rank, in]
+        self.b = nn.Parameter(torch.zeros(base.out_features, rank))  # [out, rank]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.base(x) + F.linear(F.linear(x, self.a), self.b)
+        return out
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """The same map as one plain matrix."""
+        linear = nn.Linear(self.base.in_features, self.base.out_features, device=self.a.device)
+        linear.weight.copy_(self.base.weight + (self.b @ self.a).to(self.base.weight.dtype))
+        linear.bias.copy_(self.base.bias)
+        return linear.to(self.base.weight.dtype)
+
+
+class Encoder(nn.Module):
+    """Embeddings and layers of a Hugging Face encoder, one layer at a time."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.width: int = model.config.hidden_size
+        self.heads: int = model.config.num_attention_heads
+        self.depth: int = model.config.num_hidden_layers
+        # RoBERTa counts positions from pad + 1, so it holds two fewer words than its table has rows
+        offset = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
+        self.max_pieces: int = model.config.max_position_embeddings - offset
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Piece ids [B, T] to the input of the first layer [B, T, d]."""
+        embedded: Tensor = self.model.embeddings(input_ids=input_ids)
+        return embedded
+
+    def layer(self, index: int, hidden: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attention output x and feed-forward output f before the residual, both [B, T, d].
+
+        ``mask`` is [B, 1, 1, T], true where there is a piece; None where every position holds one.
+        """
+        layer = self.model.encoder.layer[index]
+        attention, end = layer.attention.self, layer.attention.output
+        batch, length, width = hidden.shape
+        query, key, value = (
+            project(hidden)
+            .view(batch, length, self.heads, width // self.heads)
+            .transpose(1, 2)  # [B, H, T, d/H]
+            for project in (attention.query, attention.key, attention.value)
+        )
+        dropout = attention.dropout.p if self.training else 0.0
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        context = context.transpose(1, 2).reshape(batch, length, width)
+        x: Tensor = end.LayerNorm(end.dropout(end.dense(context)) + hidden)
+        f: Tensor = layer.output.dropout(layer.output.dense(layer.intermediate(x)))
+        return x, f
+
+    def norm(self, index: int, y: Tensor) -> Tensor:
+        """The layer's own output norm."""
+        normed: Tensor = self.model.encoder.layer[index].output.LayerNorm(y)
+        return normed
+
+    def forward(self, input_ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The plain encoder: piece ids [B, T] and their mask [B, T] to hidden states [B, T, d]."""
+        attention_mask = None if mask is None else mask[:, None, None, :]
+        hidden = self.embed(input_ids)
+        for index in range(self.depth):
+            x, f = self.layer(index, hidden, attention_mask)
+            hidden = self.norm(index, f + x)
+        return hidden
+
+    def set_dropout(self, p: float) -> None:
+        """Hidden and attention dropout of the whole encoder."""
+        for module in self.model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = p
+
+    def add_low_rank(self, rank: int) -> None:
+        """Give every matrix of every layer a trainable difference of this rank."""
+        for parent, name in _matrices(self.model):
+            setattr(parent, name, LowRankLinear(getattr(parent, name), rank))
+
+    def merge_low_rank(self) -> None:
+        """Add the trained differences into the matrices."""
+        for parent, name in _matrices(self.model):
+            linear = getattr(parent, name)
+            if isinstance(linear, LowRankLinear):
+                setattr(parent, name, linear.merged())
+
+
+def _matrices(model: Any) -> Iterator[tuple[nn.Module, str]]:
+    """The six matrices of each layer, as (parent module, attribute)."""
+    for layer in model.encoder.layer:
+        yield from ((layer.attention.self, name) for name in ("query", "key", "value"))
+        yield layer.attention.output, "dense"
+        yield layer.intermediate, "dense"
+        yield layer.output, "dense"
