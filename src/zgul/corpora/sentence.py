@@ -15,6 +15,7 @@ class Sentence:
     word_languages: list[str] | None = None  # code-switched text: one per word, wins over `language`
     text: str | None = None  # the raw text the words were cut from
     offsets: list[tuple[int, int]] | None = None  # [start, end) of each word in `text`
+    start: int = 0  # where `text` begins in the document it was cut from
 
     def __post_init__(self) -> None:
         for name in ("tags", "word_languages", "offsets"):

@@ -1,0 +1,126 @@
+"""Lines of text from a file, a compressed file, standard input or an open stream.
+
+What every reader needs and no reader should repeat: each line comes with a name for it (file and line number)
+for error messages, and broken input is met here. Refused with a ``ZgulError``: bytes that are not UTF-8, NUL
+characters, damaged or truncated compressed files, lines over 16 MiB. Repaired with a ``ZgulWarning``, once a
+file: a byte-order mark (dropped), Windows line ends (read as ``\\n``).
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.files import DAMAGED, create_binary, open_binary
+
+Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream opened as binary or text
+Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
+
+MAX_LINE = 1 << 24
+BOM = "\ufeff"
+
+
+class Lines:
+    """Iterates over the lines of a source without their line ends; knows where it is."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name = source_name(source)
+        self.number = 0  # of the line given last, from 1
+        self.unfinished = False  # the line given last had no line end
+
+    def __iter__(self) -> Iterator[str]:
+        if isinstance(self.source, str | Path):
+            stream = open_binary(self.source)
+            try:
+                yield from self._decoded(stream)
+            finally:
+                if str(self.source) != "-":
+                    stream.close()
+        else:
+            yield from self._decoded(self.source)
+
+    def error(self, problem: str, line: int | None = None) -> ZgulError:
+        """What is wrong, with file and line; the current line unless another is given."""
+        return ZgulError(f"{self.name}, line {self.number if line is None else line}: {problem}")
+
+    def warn(self, repair: str) -> None:
+        """Tell the user about something that was put right."""
+        warnings.warn(f"{self.name}, line {self.number}: {repair}", ZgulWarning, stacklevel=3)
+
+    def _decoded(self, stream: IO[Any]) -> Iterator[str]:
+        windows = False
+        for raw in self._raw(stream):
+            self.number += 1
+            line = raw if isinstance(raw, str) else self._decode(raw)
+            self.unfinished = not line.endswith("\n")
+            if len(raw) >= MAX_LINE and self.unfinished:
+                raise self.error(f"longer than {MAX_LINE >> 20} MiB; is this a text file?")
+            line = line if self.unfinished else line[:-1]
+            if self.number == 1 and line.startswith(BOM):
+                line = line[1:]
+                self.warn("the byte-order mark at the start of the file was dropped")
+            if line.endswith("\r") and not self.unfinished:
+                line = line[:-1]
+                if not windows:
+                    windows = True
+                    self.warn("Windows line ends are read as plain ones")
+            if "\0" in line:
+                raise self.error("a NUL character; is this a text file in UTF-8?")
+            yield line
+
+    def _raw(self, stream: IO[Any]) -> Iterator[Any]:
+        try:
+            while raw := stream.readline(MAX_LINE):
+                yield raw
+        except UnicodeDecodeError as error:  # a text stream decodes by itself
+            raise ZgulError(f"{self.name}, after line {self.number}: not UTF-8 ({error.reason})") from error
+        except DAMAGED as error:
+            raise ZgulError(
+                f"{self.name}, after line {self.number}: damaged or cut short ({error}); "
+                "get a whole copy of the file"
+            ) from error
+
+    def _decode(self, raw: bytes) -> str:
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
+            elif len(raw) >= MAX_LINE:
+                problem = f"longer than {MAX_LINE >> 20} MiB; is this a text file?"
+            else:
+                problem = (
+                    f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; "
+                    "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
+                )
+            raise self.error(problem) from error
+
+
+def source_name(source: Source) -> str:
+    """What error messages call a source."""
+    if isinstance(source, str | Path):
+        return "standard input" if str(source) == "-" else str(source)
+    return str(getattr(source, "name", "input"))
+
+
+def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
+    """Write pieces of text as they come; returns how many. A file appears whole at the end or not at all."""
+    if isinstance(sink, str | Path):
+        with create_binary(sink) as stream:
+            return write_blocks(stream, blocks)
+    text_stream = isinstance(sink, io.TextIOBase)
+    count = 0
+    for block in blocks:
+        try:
+            encoded = block.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = block[error.start : error.end]
+            raise ZgulError(f"cannot be written as UTF-8: {half!r} is half of a character") from error
+        sink.write(block if text_stream else encoded)
+        count += 1
+    return count

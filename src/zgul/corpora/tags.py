@@ -1,0 +1,31 @@
+"""The tags that files may hold: the 17 universal parts of speech; entities in IOB1, IOB2, BIOES or BILOU."""
+
+from __future__ import annotations
+
+UPOS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+
+_STARTS = frozenset("BSU")  # these always open an entity
+_ENDS = frozenset("ESLU")  # these always close one
+
+
+def is_ner_tag(tag: str) -> bool:
+    """Whether it is ``O`` or a position (B I O E S, or L U) with the type of an entity, as in ``B-PER``."""
+    return tag == "O" or (len(tag) > 2 and tag[1] == "-" and tag[0] in "BIESLU" and not tag[2:].isspace())
+
+
+def to_iob2(tags: list[str]) -> list[str]:
+    """The same entities in IOB2, as the CoNLL scorer reads them: an I- that continues nothing opens one."""
+    result = []
+    open_type = ""  # of the entity that the next word may continue
+    for tag in tags:
+        kind = tag[2:]
+        if kind:
+            continues = kind == open_type and tag[0] not in _STARTS
+            result.append(f"I-{kind}" if continues else f"B-{kind}")
+        else:
+            result.append("O")
+        open_type = "" if tag[0] in _ENDS else kind
+    return result
