@@ -1,0 +1,69 @@
+"""BERT- and XLM-R-like encoders from a folder, the Hugging Face cache or the hub.
+
+Code that comes with a model is never run, and weights are read as safetensors or with ``weights_only``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zgul.errors import ZgulError
+
+# One layout: embeddings, then encoder.layer[i] with attention and feed-forward; that is what adapters need.
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
+
+
+def load(name: str) -> tuple[Any, Any]:
+    """(model without pooler, fast tokenizer) of a folder, or of a name in the cache, else on the hub."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _load(str(folder), local_files_only=True)
+    if folder.exists():
+        raise ZgulError(f"{name} is a file; an encoder is a folder, a hub name or a .q4.safetensors file.")
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        raise ZgulError(f"{name}: no such folder.")
+    try:  # the local copy first: the same result every time, and no network needed
+        return _load(name, local_files_only=True)
+    except OSError:
+        return _from_hub(name)
+
+
+def _from_hub(name: str) -> tuple[Any, Any]:
+    try:
+        return _load(name, local_files_only=False)
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ZgulError(
+            f"No encoder called {name!r}. Tried: a folder of that name, the Hugging Face cache, and the "
+            f"hub ({reason}). Check the spelling (such as 'embedded', 'bert-base-multilingual-cased' or "
+            "'xlm-roberta-base'); to download, a network is needed and HF_HUB_OFFLINE must not be set."
+        ) from error
+
+
+def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    options = {"local_files_only": local_files_only, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(source, **options)
+    except ValueError as error:  # no model type, or one that needs its own code
+        raise _not_supported(source, "a model that transformers does not know by itself") from error
+    if config.model_type not in MODEL_TYPES:
+        raise _not_supported(source, f"a model of the type {config.model_type!r}")
+    model = AutoModel.from_pretrained(
+        source,
+        config=config,
+        add_pooling_layer=False,
+        attn_implementation="sdpa",
+        weights_only=True,
+        **options,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+    if not tokenizer.is_fast:
+        raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
+    return model, tokenizer
+
+
+def _not_supported(source: str, found: str) -> ZgulError:
+    return ZgulError(f"{source} is {found}; zgul works with encoders of the types {', '.join(MODEL_TYPES)}.")

@@ -1,0 +1,159 @@
+"""A Hugging Face tokenizer from Unigram pieces, their scores and a map of single code points.
+
+The map is sentencepiece's ``nmt_nfkc`` cut down to single characters. What the cut lost — a letter and its
+accents written apart — is derived again from Unicode's own tables (:func:`compositions`), and the whole
+becomes sentencepiece's compiled form, a double-array trie (:func:`compile_charsmap`), because that is what
+the tokenizers library runs fast and saves in ``tokenizer.json``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SPECIALS = {
+    "bos_token": "<s>",
+    "cls_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
+
+# The tokenizers library looks up a whole grapheme only when it is shorter than this many bytes, else its
+# characters one by one: longer keys would never be found.
+_LONGEST_KEY = 5
+
+_LEAF = 1 << 31  # marks a unit that holds a value
+_HAS_LEAF = 1 << 8  # marks a unit one of whose children does
+
+
+def build(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> Any:
+    """The ``tokenizers.Tokenizer`` of a sentencepiece Unigram model."""
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+    )
+
+    tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap})),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True, normalized=False) for t in _distinct_specials()]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")],
+    )
+    return tokenizer
+
+
+def wrap(*, max_length: int, **source: Any) -> Any:
+    """PreTrainedTokenizerFast with XLM-R's specials, of a ``tokenizer_object`` or a ``tokenizer_file``.
+
+    The file is quicker: transformers copies objects.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        **source,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        **SPECIALS,
+    )
+
+
+def _distinct_specials() -> list[str]:
+    return list(dict.fromkeys(SPECIALS.values()))
+
+
+def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
+    """Base and accents written apart -> the composed letter; each part also in its compatibility forms."""
+    spellings: dict[str, list[str]] = {}
+    for character, normal in charsmap.items():
+        if len(normal) == 1:
+            spellings.setdefault(normal, []).append(character)
+    found: dict[str, str] = {}
+    # Composed letters outside the basic plane decompose into keys that are too long anyway.
+    for composed in map(chr, itertools.chain(range(0x80, 0xD800), range(0xE000, 0x10000))):
+        parts = unicodedata.normalize("NFKD", composed)
+        normal = unicodedata.normalize("NFC", parts)
+        if len(parts) == 1 or normal == parts:
+            continue
+        for spelling in itertools.product(*([part, *spellings.get(part, [])] for part in parts)):
+            key = "".join(spelling)
+            if key != normal and len(key.encode()) <= _LONGEST_KEY:
+                found[key] = normal
+    return found
+
+
+def compile_charsmap(charsmap: Mapping[str, str]) -> bytes:
+    """sentencepiece's ``precompiled_charsmap``: u32 bytes of trie, the trie, NUL-terminated replacements."""
+    texts = bytearray()
+    places: dict[str, int] = {}
+    for text in charsmap.values():
+        if text not in places:
+            places[text] = len(texts)
+            texts += text.encode() + b"\0"
+    units = double_array({key.encode(): places[text] for key, text in charsmap.items()})
+    return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + bytes(texts)
+
+
+def double_array(values: Mapping[bytes, int]) -> list[int]:
+    """A trie in the layout of the darts-clone library; keys are non-empty and without NUL.
+
+    The children of the node at ``p`` lie at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
+    unit is label | has-leaf bit | offset << 10, a leaf is value | leaf bit.
+    """
+    root: dict[int, Any] = {}
+    for key, value in values.items():
+        node = root
+        for byte in key:
+            node = node.setdefault(byte, {})
+        node[0] = value
+
+    units: list[int] = [0] * 256
+    free = dict.fromkeys(range(1, 256))  # in order of insertion: an ordered set
+    bases: set[int] = set()
+
+    def place(labels: list[int]) -> int:
+        """The first base nobody has used at which the places of all labels are free."""
+        while True:
+            for position in free:
+                base = position ^ labels[0]
+                if base not in bases and all(base ^ label in free for label in labels):
+                    bases.add(base)
+                    return base
+            free.update(dict.fromkeys(range(len(units), len(units) + 256)))
+            units.extend([0] * 256)
+
+    queue = [(0, root)]
+    for position, node in queue:
+        base = place(list(node))
+        units[position] |= (position ^ base) << 10 | (_HAS_LEAF if 0 in node else 0)
+        for label, child in node.items():
+            here = base ^ label
+            del free[here]
+            if label:
+                units[here] = label
+                queue.append((here, child))
+            else:
+                units[here] = child | _LEAF
+    return units
