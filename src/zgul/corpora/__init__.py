@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zgul.corpora import columns
+from zgul.corpora import columns, conllu
 from zgul.corpora.lines import Lines
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
@@ -37,6 +37,8 @@ def load_text(data_dir: Path | str, lang: str, kinds: Iterable[str] = ("open", "
 
 
 def _read(path: Path, task: str, lang: str) -> Iterator[Sentence]:
+    if ".conllu" in path.suffixes:
+        return (sentence.to_sentence(task, lang) for sentence in conllu.read(path))
     return columns.read(path, task, lang)
 
 

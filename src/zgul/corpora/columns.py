@@ -8,12 +8,12 @@ Writing gives ``word TAB tag``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zgul.corpora.lines import Lines, Sink, Source, write_blocks
+from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
 from zgul.corpora.sentence import Sentence
-from zgul.corpora.tags import UPOS, is_ner_tag, to_iob2
+from zgul.corpora.tags import tag_problem, to_iob2
 from zgul.errors import ZgulError
 
 DOCSTART = "-DOCSTART-"
@@ -22,29 +22,29 @@ MAX_WORDS = 1_000_000  # in one sentence; more means that this is another kind o
 
 def read(source: Source, task: str | None = "ner", language: str | None = None) -> Iterator[Sentence]:
     """Read sentence by sentence. ``task`` is ``pos``, ``ner``, or None for the words alone."""
-    for words, tags in read_rows(Lines(source), task):
+    for _, words, tags in read_rows(Lines(source), task):
         yield Sentence(words, tags, language)
 
 
 def write(sink: Sink, sentences: Iterable[Sentence]) -> int:
     """Write sentence by sentence, the word alone where there are no tags; returns how many."""
     return write_blocks(
-        sink, (_block(sentence.words, sentence.tags) for sentence in sentences if sentence.words)
+        sink, (format_rows(sentence.words, sentence.tags) for sentence in sentences if sentence.words)
     )
 
 
-def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[str], list[str] | None]]:
-    """Words and checked tags of each sentence, entities in IOB2."""
-    check = _tag_check(task)
+def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[int], list[str], list[str] | None]]:
+    """Line numbers, words and checked tags of each sentence, entities in IOB2."""
     stray_i = needless_b = 0
     for rows in _blocks(lines, least=1 if task is None else 2):
+        numbers = [number for number, _ in rows]
         words = [columns[0] for _, columns in rows]
-        if check is None:
-            yield words, None
+        if task is None:
+            yield numbers, words, None
             continue
         for number, columns in rows:
-            if not check(columns[-1]):
-                raise lines.error(f"{columns[-1]!r} is not {_TAGS_OF[str(task)]}", number)
+            if problem := tag_problem(task, columns[-1]):
+                raise lines.error(problem, number)
         tags = [columns[-1] for _, columns in rows]
         if task == "ner":
             entities = to_iob2(tags)
@@ -54,27 +54,11 @@ def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[str], list[
                 for before, tag in zip(["O", *tags], tags, strict=False)
             )
             tags = entities
-        yield words, tags
+        yield numbers, words, tags
     if stray_i and needless_b:
         lines.warn(
             f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-"
         )
-
-
-_TAGS_OF = {
-    "pos": f"a universal part of speech ({' '.join(UPOS)})",
-    "ner": "an entity tag such as O, B-PER or I-PER",
-}
-
-
-def _tag_check(task: str | None) -> Callable[[str], bool] | None:
-    if task is None:
-        return None
-    if task == "pos":
-        return UPOS.__contains__
-    if task == "ner":
-        return is_ner_tag
-    raise ZgulError(f"unknown task {task!r}: choose pos or ner")
 
 
 def _blocks(lines: Lines, least: int) -> Iterator[list[tuple[int, list[str]]]]:
@@ -105,7 +89,7 @@ def _wrong_width(line: str, found: int, expected: int) -> str:
     return f"{found} columns where {expected} are expected{hint}"
 
 
-def _block(words: list[str], tags: list[str] | None) -> str:
+def format_rows(words: list[str], tags: list[str] | None) -> str:
     for word in words:
         check_word(word)
         if word == DOCSTART:
@@ -113,9 +97,3 @@ def _block(words: list[str], tags: list[str] | None) -> str:
     if tags is None:
         return "\n".join(words) + "\n\n"
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"
-
-
-def check_word(word: str) -> None:
-    """Refuse what would break a line-based format."""
-    if not word.strip() or "\t" in word or "\n" in word or "\0" in word:
-        raise ZgulError(f"the word {word!r} cannot be written: it is blank or holds a tab, line end or NUL")

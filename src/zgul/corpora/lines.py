@@ -124,3 +124,9 @@ def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
         sink.write(block if text_stream else encoded)
         count += 1
     return count
+
+
+def check_word(word: str) -> None:
+    """Refuse a word that would break a format of one word a line."""
+    if not word.strip() or any(character in word for character in "\t\n\0"):
+        raise ZgulError(f"the word {word!r} cannot be written: it is blank or holds a tab, line end or NUL")

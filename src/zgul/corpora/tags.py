@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from zgul.errors import ZgulError
+
 UPOS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
 
+_UPOS = frozenset(UPOS)
 _STARTS = frozenset("BSU")  # these always open an entity
 _ENDS = frozenset("ESLU")  # these always close one
 
 
+def tag_problem(task: str, tag: str) -> str | None:
+    """What is wrong with a tag, if anything is."""
+    if task == "pos":
+        return None if tag in _UPOS else f"{tag!r} is not a universal part of speech ({' '.join(UPOS)})"
+    if task == "ner":
+        return None if is_ner_tag(tag) else f"{tag!r} is not an entity tag such as O, B-PER or I-PER"
+    raise ZgulError(f"unknown task {task!r}: choose pos or ner")
+
+
+def check_tags(task: str, tags: Iterable[str]) -> None:
+    """Refuse tags that do not belong to the task (``pos`` or ``ner``)."""
+    for tag in tags:
+        if problem := tag_problem(task, tag):
+            raise ZgulError(problem)
+
+
 def is_ner_tag(tag: str) -> bool:
     """Whether it is ``O`` or a position (B I O E S, or L U) with the type of an entity, as in ``B-PER``."""
-    return tag == "O" or (len(tag) > 2 and tag[1] == "-" and tag[0] in "BIESLU" and not tag[2:].isspace())
+    return tag == "O" or (
+        len(tag) > 2 and tag[1] == "-" and tag[0] in "BIESLU" and tag[2:].isprintable() and " " not in tag
+    )
 
 
 def to_iob2(tags: list[str]) -> list[str]:
