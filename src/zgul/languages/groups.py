@@ -1,0 +1,102 @@
+"""The paper's four language groups, and which of them a language belongs to.
+
+The paper assigns by genetic nearest neighbour with syntactic tie-break; docs/languages.md says where that
+needs one rule more, and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from zgul.languages.language import Language, find
+from zgul.languages.relatedness import shared_ancestors, similarity
+
+PIVOT = "en"  # a source of every group, so that it cannot speak for any
+
+
+@dataclass(frozen=True)
+class Group:
+    """Source languages that are trained on together, and the paper's targets for them."""
+
+    name: str
+    task: Literal["pos", "ner"]
+    sources: tuple[str, ...]  # codes, English first
+    targets: tuple[str, ...]
+    area: str | None = None  # the continent, for a group held together by place and not by family
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The group a language was given and the evidence for it."""
+
+    group: Group | None
+    neighbour: str | None  # code of the source that decided
+    reason: str
+
+
+GROUPS: dict[str, Group] = {
+    group.name: group
+    for group in (
+        Group("germanic", "pos", ("en", "is", "de"), ("fo", "got", "gsw")),
+        Group("slavic", "pos", ("en", "ru", "cs"), ("qpm", "hsb", "orv", "cu")),
+        Group("african", "ner", ("en", "am", "sw", "wo"), ("ha", "ig", "rw", "lg", "luo", "pcm"), area="Africa"),
+        Group("indo-aryan", "ner", ("en", "hi", "bn", "ur"), ("as", "bho")),
+    )
+}
+SOURCES: tuple[str, ...] = tuple(dict.fromkeys(code for group in GROUPS.values() for code in group.sources))
+TARGETS: tuple[str, ...] = tuple(code for group in GROUPS.values() for code in group.targets)
+
+
+def assign_group(target: str | Language) -> Group | None:
+    """The group that serves a language, or None for a language related to no group."""
+    return explain_group(target).group
+
+
+def explain_group(target: str | Language) -> Assignment:
+    """As ``assign_group``, with the reason.
+
+    1. Family: the source with most shared ancestors decides, if all such sources are in one group.
+    2. Area: where they are not, or where English is nearer still, the continent decides, if a group is
+       held together by one.
+    3. Syntax: of groups equally near by family, the one with the syntactically most similar source.
+    4. Without a shared ancestor, and on no group's continent: no group.
+    """
+    target = find(target)
+    for group in GROUPS.values():
+        if target.code in group.sources and target.code != PIVOT:
+            return Assignment(group, target.code, "it is one of the group's sources")
+    shared = {
+        (group.name, source): shared_ancestors(target, source)
+        for group in GROUPS.values()
+        for source in group.sources
+        if source != PIVOT
+    }
+    depth = max(shared.values())
+    nearest = [pair for pair, count in shared.items() if count == depth > 0]
+    english_is_nearer = shared_ancestors(target, PIVOT) > depth
+    if len({name for name, _ in nearest}) == 1 and not english_is_nearer:
+        name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
+        return Assignment(GROUPS[name], source, f"shares {target.family[depth - 1]} with {find(source)}")
+    for group in GROUPS.values():
+        if group.area and group.area == target.area:
+            why = _why_not_family(target, depth, english_is_nearer)
+            source = max(group.sources[1:], key=lambda code: similarity(target, code))
+            return Assignment(group, source, f"{why}, but it is spoken in {group.area}")
+    if not nearest:
+        return Assignment(None, None, "it shares no family with any source language")
+    name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
+    family = target.family[depth - 1]
+    if english_is_nearer:
+        reason = f"after English, which is in every group, it shares {family} with {find(source)}"
+    else:
+        reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
+    return Assignment(GROUPS[name], source, reason)
+
+
+def _why_not_family(target: Language, depth: int, english_is_nearer: bool) -> str:
+    if english_is_nearer:
+        return "its family leads to English, which is in every group"
+    if depth:
+        return f"it shares only {target.family[depth - 1]} with several groups"
+    return "it shares no family with any source language"

@@ -1,0 +1,148 @@
+"""Who a language is: found by any of its codes, tags and names.
+
+Everywhere in zgul a language goes by its ISO 639-1 code where it has one, else by ISO 639-3; the paper's
+Bh is ``bho``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from zgul.errors import ZgulError
+from zgul.languages import table
+
+# Letters that Unicode does not take apart into a base letter and a mark.
+_PLAIN_LETTERS = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i"})
+_SCRIPT = re.compile(r"[a-z]{4}")
+_SUBTAG = re.compile(r"[a-z0-9]{1,8}")
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language of the world; ``find`` makes them."""
+
+    code: str  # ISO 639-1 if it exists, else ISO 639-3
+    iso3: str
+    name: str  # in English
+    autonym: str | None  # in the language itself
+    family: tuple[str, ...]  # root first; empty for isolates and unclassified languages
+    scripts: tuple[str, ...]  # ISO 15924, the usual one first
+    territory: str | None  # ISO 3166, where most speakers live
+    area: str | None  # continent of that territory
+    row: int  # its place in the table
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.code})"
+
+
+def find(query: str | Language) -> Language:
+    """The language that a code, tag or name means; a ZgulError with suggestions if none does.
+
+    Understood are ISO 639-1 and 639-3 (``fo``, ``fao``), tags (``sr-Latn``, ``de_CH``), English and own names
+    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names: ``aka`` is
+    Akan, not the language called Aka.
+    """
+    if isinstance(query, Language):
+        return query
+    text = unicodedata.normalize("NFC", query).strip()
+    if not text:
+        raise ZgulError('No language given. Name one by code or name, for instance "fo" or "Faroese".')
+    rows = _codes().get(text.lower()) or _names().get(_plain(text)) or ()
+    if len(rows) == 1:
+        return _language(rows[0])
+    if rows:
+        choices = ", ".join(f"{table.load().iso3[row]} ({table.load().name[row]})" for row in rows[:8])
+        raise ZgulError(f'"{query}" is the name of several languages; use a code: {choices}.')
+    return _find_tag(text) or _give_up(query)
+
+
+def _find_tag(text: str) -> Language | None:
+    """``sr-Latn``, ``de_CH``, ``zh-yue``: the language, written in the script that the tag names."""
+    first, *rest = re.split(r"[-_]", text.lower())
+    rows = _codes().get(first, ())
+    if len(rows) != 1 or not rest or not all(_SUBTAG.fullmatch(part) for part in rest):
+        return None
+    if len(rest[0]) == 3 and rest[0] in _codes():  # an extended language: zh-yue is yue
+        rows = _codes()[rest[0]]
+    found = _language(rows[0])
+    script = next((part.title() for part in rest if _SCRIPT.fullmatch(part)), None)
+    return replace(found, scripts=(script,)) if script else found
+
+
+def _give_up(query: str) -> Language:
+    plain = _plain(query)
+    close = difflib.get_close_matches(plain, _names(), n=6, cutoff=0.7)
+    found = dict.fromkeys(_language(row) for name in close for row in _names()[name])
+    if found:
+        hint = "Did you mean " + ", ".join(str(language) for language in list(found)[:3]) + "?"
+    else:
+        hint = "Give its ISO 639 code or its English name."
+    raise ZgulError(f'No language is called "{query}". {hint}')
+
+
+@lru_cache(maxsize=1024)
+def _language(row: int) -> Language:
+    languages = table.load()
+    return Language(
+        code=languages.iso1[row] or languages.iso3[row],
+        iso3=languages.iso3[row],
+        name=languages.name[row],
+        autonym=languages.autonym[row] or None,
+        family=tuple(languages.nodes[node] for node in languages.lineage(row)),
+        scripts=tuple(languages.scripts[row].split()),
+        territory=languages.territory[row] or None,
+        area=languages.area[row] or None,
+        row=row,
+    )
+
+
+@lru_cache(maxsize=1)
+def _codes() -> dict[str, tuple[int, ...]]:
+    """Every code to the one row it means; current codes come before withdrawn ones."""
+    languages = table.load()
+    codes: dict[str, tuple[int, ...]] = {}
+    for row, aliases in enumerate(languages.aliases):
+        for alias in aliases.split("\t"):
+            if re.fullmatch(r"[a-z]{2,3}", alias):
+                codes[alias] = (row,)
+    for column in (languages.iso3, languages.iso1):
+        codes.update((code, (row,)) for row, code in enumerate(column) if code)
+    return codes
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, tuple[int, ...]]:
+    """Every name, made plain, to the rows it may mean: main names, then own names, then other names.
+
+    Where a language and a variety of it share a name, the language is meant.
+    """
+    languages = table.load()
+    ranked: dict[str, dict[int, int]] = {}
+    for row, name in enumerate(languages.name):
+        _rank(ranked, name, row, 0)
+        _rank(ranked, languages.autonym[row], row, 1)
+        for alias in languages.aliases[row].split("\t"):
+            _rank(ranked, alias, row, 2)
+    names: dict[str, tuple[int, ...]] = {}
+    for name, ranks in ranked.items():
+        best = min(ranks.values())
+        rows = [row for row, rank in ranks.items() if rank == best]
+        names[name] = tuple(row for row in rows if int(languages.parent[row]) not in rows)
+    return names
+
+
+def _rank(ranked: dict[str, dict[int, int]], name: str, row: int, rank: int) -> None:
+    if name:
+        rows = ranked.setdefault(_plain(name), {})
+        rows[row] = min(rank, rows.get(row, rank))
+
+
+def _plain(name: str) -> str:
+    """Lower case, no accents, no punctuation: what a user with an English keyboard types."""
+    name = name.casefold().translate(_PLAIN_LETTERS)
+    letters = (c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return " ".join(re.sub(r"[^\w\s]", " ", "".join(letters)).split())

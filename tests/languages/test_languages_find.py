@@ -1,0 +1,137 @@
+"""Finding a language by code, tag and name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zgul.errors import ZgulError
+from zgul.languages import SOURCES, TARGETS, Language, find
+from zgul.languages import table as languages_table
+
+TABLE = languages_table.load()
+ROWS = st.integers(0, len(TABLE.iso3) - 1)
+
+
+@pytest.mark.parametrize("query", ["fo", "fao", "FO", "Faroese", "faroese", "føroyskt", "foroyskt", "fo-FO"])
+def test_faroese_by_all_its_names(query: str) -> None:
+    language = find(query)
+    assert (language.code, language.iso3, language.name) == ("fo", "fao", "Faroese")
+    assert language.autonym == "føroyskt"
+    assert language.family[0] == "Indo-European"
+    assert language.family[-1] == "Icelandic-Faroese"
+    assert language.scripts == ("Latn",)
+    assert (language.territory, language.area) == ("FO", "Europe")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "code"),
+    [
+        *[("Fo", "fo"), ("Got", "got"), ("Gsw", "gsw"), ("Qpm", "qpm"), ("Hsb", "hsb"), ("Orv", "orv")],
+        *[("Cu", "cu"), ("Hau", "ha"), ("Ibo", "ig"), ("Kin", "rw"), ("Lug", "lg"), ("Luo", "luo")],
+        *[("Pcm", "pcm"), ("As", "as"), ("Bh", "bho"), ("En", "en"), ("Amh", "am"), ("Swa", "sw")],
+        *[("Wol", "wo"), ("Hi", "hi"), ("Bn", "bn"), ("Ur", "ur"), ("Is", "is"), ("De", "de")],
+        *[("Ru", "ru"), ("Cs", "cs"), ("Am", "am")],
+    ],
+)
+def test_the_papers_spellings(spelling: str, code: str) -> None:
+    assert find(spelling).code == code
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("Old Church Slavonic", "cu"),
+        ("Church Slavic", "cu"),
+        ("Old East Slavic", "orv"),
+        ("Old Russian", "orv"),
+        ("Pomak", "qpm"),
+        ("Nigerian Pidgin", "pcm"),
+        ("Naija", "pcm"),
+        ("Luganda", "lg"),
+        ("Ganda", "lg"),
+        ("Bengali", "bn"),
+        ("Bangla", "bn"),
+        ("भोजपुरी", "bho"),
+        ("Deutsch", "de"),
+        ("Norwegian Bokmål", "nb"),
+        ("norwegian bokmal", "nb"),
+        ("Serbo-Croatian", "sh"),
+        ("Swahili", "sw"),  # its variety swh is called so too
+        ("ger", "de"),  # ISO 639-2/B
+        ("iw", "he"),  # withdrawn
+        ("  fo \n", "fo"),
+    ],
+)
+def test_names_and_old_codes(query: str, code: str) -> None:
+    assert find(query).code == code
+
+
+def test_tags() -> None:
+    assert find("de-CH") == find("de_CH") == find("de")
+    assert find("sr-Latn").code == "sr"
+    assert find("sr-Latn-RS").scripts == ("Latn",)
+    assert find("sr").scripts[0] == "Cyrl"
+    assert find("zh-yue").code == "yue"
+
+
+@pytest.mark.parametrize("query", ["de-", "de-CH-", "xx-Latn", "de-!!", "de-toolongsubtag"])
+def test_broken_tags(query: str) -> None:
+    with pytest.raises(ZgulError, match="No language is called"):
+        find(query)
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"), [("Fareose", "Faroese (fo)"), ("Bulgarain", "Bulgarian (bg)"), ("Hausaa", "Hausa (ha)")]
+)
+def test_typos_get_suggestions(typo: str, meant: str) -> None:
+    with pytest.raises(ZgulError) as caught:
+        find(typo)
+    assert typo in str(caught.value)
+    assert meant in str(caught.value)
+
+
+def test_nothing_like_it() -> None:
+    with pytest.raises(ZgulError, match="ISO 639 code"):
+        find("1234567890")
+
+
+@pytest.mark.parametrize("query", ["", "  "])
+def test_nothing_given(query: str) -> None:
+    with pytest.raises(ZgulError, match="No language given"):
+        find(query)
+
+
+def test_ambiguous_names_list_the_choices() -> None:
+    with pytest.raises(ZgulError, match="several languages") as caught:
+        find("Tonga")
+    assert "ton (Tongan)" in str(caught.value)
+    assert "toi" in str(caught.value)
+
+
+@given(ROWS)
+def test_every_code_finds_its_language(row: int) -> None:
+    language = find(TABLE.iso3[row])
+    assert language.row == row
+    assert find(language) is language
+    assert find(language.code) == language
+    assert find(language.code.upper()) == language
+    assert language.name
+
+
+@given(st.text(max_size=20))
+def test_any_text_finds_a_language_or_says_why(text: str) -> None:
+    try:
+        assert isinstance(find(text), Language)
+    except ZgulError as error:
+        assert str(error)
+
+
+def test_codes_follow_the_convention() -> None:
+    """ISO 639-1 where it exists: what the data folders are called."""
+    assert [find(code).code for code in (*SOURCES, *TARGETS)] == [*SOURCES, *TARGETS]
+
+
+def test_real_data_folders_are_languages(shared_data) -> None:
+    for task in ("pos", "ner"):
+        for folder in (shared_data / task).iterdir():
+            assert find(folder.name).code == folder.name

@@ -1,0 +1,58 @@
+"""The table: small, quick, whole."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from zgul.languages import table as languages_table
+
+TABLE = languages_table.load()
+
+
+def test_small_and_quick() -> None:
+    assert languages_table.PATH.stat().st_size < 1_000_000
+    times = []
+    for _ in range(5):
+        languages_table.load.cache_clear()
+        start = time.perf_counter()
+        languages_table.load()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05
+
+
+def test_needs_neither_torch_nor_transformers() -> None:
+    code = "import sys, zgul.languages; zgul.languages.find('fo'); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'numpy'" in loaded
+    assert not {"'torch'", "'transformers'", "'scipy'"} & set(loaded.strip("[]\n").split(", "))
+
+
+def test_columns_are_whole() -> None:
+    count = len(TABLE.iso3)
+    assert count > 7900
+    columns = (TABLE.iso1, TABLE.name, TABLE.autonym, TABLE.aliases, TABLE.scripts, TABLE.territory, TABLE.area)
+    assert {len(column) for column in columns} == {count}
+    assert len(TABLE.family) == len(TABLE.parent) == count
+    assert len(set(TABLE.iso3)) == count
+    short = [code for code in TABLE.iso1 if code]
+    assert len(short) == len(set(short)) > 180
+    assert all(TABLE.name)
+    assert set(TABLE.area) == {"", "Africa", "Americas", "Asia", "Europe", "Oceania"}
+
+
+def test_feature_sets() -> None:
+    prefixes = [name.split("_")[0] for name in TABLE.feature_names]
+    assert prefixes == ["S"] * 103 + ["P"] * 28 + ["INV"] * 158
+    assert TABLE.features.shape == (len(TABLE.iso3), 289)
+    assert set(np.unique(TABLE.features)) == {0, 1}
+    assert TABLE.features[TABLE.has_features].any(axis=1).all()
+    assert not TABLE.features[~TABLE.has_features].any()
+    assert TABLE.has_features.sum() > 7900
+
+
+def test_the_family_tree_has_no_loops() -> None:
+    for row in range(len(TABLE.iso3)):
+        lineage = TABLE.lineage(row)
+        assert len(set(lineage)) == len(lineage) < 20
