@@ -1,17 +1,19 @@
 """The bank: the language adapters of all sources, held in stacked weights, one batched product for all N.
 
-``bank(i, h)`` gives every adapter's output in layer i without residual, ``u_n = U_n act(D_n h)``. Adapters may
-differ in bottleneck size (narrow ones are padded with zero units, which add nothing because every activation
-here maps 0 to 0) and in activation (each is applied to its own slice).
+``bank(i, h)`` gives every adapter's output in layer i without residual, ``u_n = U_n act(D_n h)``. Adapters
+may differ in bottleneck size (narrow ones are padded with zero units, which add nothing because every
+activation here maps 0 to 0) and in activation (each is applied to its own slice).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.errors import ZgulError
@@ -32,11 +34,16 @@ class LanguageAdapter:
 
     @property
     def size(self) -> int:
-        return self.layers[0].down.out_features
+        """The bottleneck; of the widest layer where AdapterHub gave each layer its own."""
+        return max(layer.down.out_features for layer in self.layers)
 
     @property
     def activation(self) -> str:
         return self.layers[0].activation
+
+    @property
+    def standardise(self) -> bool:
+        return self.layers[0].standardise
 
     @classmethod
     def new(
@@ -46,11 +53,13 @@ class LanguageAdapter:
         depth: int,
         *,
         reduction: float = 2,
+        size: int | None = None,
         activation: str = "relu",
         invertible: bool = False,
     ) -> LanguageAdapter:
         """An adapter that changes nothing yet."""
-        layers = [Bottleneck(width, max(1, int(width // reduction)), activation) for _ in range(depth)]
+        size = size or max(1, int(width // reduction))
+        layers = [Bottleneck(width, size, activation) for _ in range(depth)]
         return cls(language, layers, Invertible(width, activation=activation) if invertible else None)
 
 
@@ -65,9 +74,9 @@ class Bank(nn.Module):
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
         self.width, self.depth = width, depth
-        self.adapters = list(adapters)
+        self.adapters: list[LanguageAdapter] = []
         self.invertible = nn.ModuleList()
-        self._stack()
+        self._stack(list(adapters))
 
     @property
     def languages(self) -> list[str]:
@@ -79,14 +88,13 @@ class Bank(nn.Module):
     def add(self, adapter: LanguageAdapter) -> None:
         """Append one more language."""
         self._write_back()
-        self.adapters.append(adapter)
-        self._stack()
+        self._stack([*self.adapters, adapter])
 
     def remove(self, language: str) -> None:
         """Drop one language."""
+        gone = self.index(language)
         self._write_back()
-        self.adapters = [a for i, a in enumerate(self.adapters) if i != self.index(language)]
-        self._stack()
+        self._stack([adapter for n, adapter in enumerate(self.adapters) if n != gone])
 
     def index(self, language: str) -> int:
         """Where a language stands in the bank."""
@@ -97,18 +105,23 @@ class Bank(nn.Module):
             raise ZgulError(f"the bank has no adapter for {language!r}; it holds: {held}") from None
 
     def extract(self, language: str) -> LanguageAdapter:
-        """One language's adapter as it is now."""
+        """A copy of one language's adapter as it is now."""
         self._write_back()
-        return self.adapters[self.index(language)]
+        return copy.deepcopy(self.adapters[self.index(language)])
 
     def forward(self, layer: int, h: Tensor) -> Tensor:
         """Hidden states [B, T, d] to every adapter's output [N, B, T, d]."""
         batch, length, width = h.shape
         count, size = self.down.shape[1:3]
         flat = h.reshape(batch * length, width)
-        # one product for all down-projections: [BT, d] x [d, N r]
-        inner = torch.addmm(self.down_bias[layer].reshape(-1), flat, self.down[layer].reshape(-1, width).t())
-        inner = self._activate(inner.view(-1, count, size).transpose(0, 1))  # [N, BT, r]
+        if any(adapter.standardise for adapter in self.adapters):
+            standard = F.layer_norm(flat, (width,))
+            inputs = torch.stack([standard if adapter.standardise else flat for adapter in self.adapters])
+            inner = torch.baddbmm(self.down_bias[layer][:, None], inputs, self.down[layer].mT)  # [N, BT, r]
+        else:  # one product for all down-projections: [BT, d] x [d, N r]
+            down, bias = self.down[layer].reshape(-1, width), self.down_bias[layer].reshape(-1)
+            inner = torch.addmm(bias, flat, down.t()).view(-1, count, size).transpose(0, 1)
+        inner = self._activate(inner)  # [N, BT, r]
         up = torch.baddbmm(self.up_bias[layer][:, None], inner, self.up[layer])  # [N, BT, d]
         return up.view(count, batch, length, width)
 
@@ -130,10 +143,10 @@ class Bank(nn.Module):
         parts = [ACTIVATIONS[a.activation](inner[n]) for n, a in enumerate(self.adapters)]
         return torch.stack(parts)
 
-    def _stack(self) -> None:
-        """Copy the single adapters into stacked weights."""
-        for adapter in self.adapters:
-            _check_fit(adapter, self.width, self.depth)
+    def _stack(self, adapters: list[LanguageAdapter]) -> None:
+        """Copy single adapters into stacked weights; nothing has changed if they do not fit together."""
+        _check_together(adapters, self.width, self.depth)
+        self.adapters = copy.deepcopy(adapters)  # two banks made of one adapter must not train each other's
         size = max((adapter.size for adapter in self.adapters), default=1)
         count = len(self.adapters)
         shapes = {
@@ -144,8 +157,8 @@ class Bank(nn.Module):
         }
         stacked = {name: torch.zeros(self.depth, *shape) for name, shape in shapes.items()}
         for n, adapter in enumerate(self.adapters):
-            r = adapter.size
             for i, layer in enumerate(adapter.layers):
+                r = layer.down.out_features
                 stacked["down"][i, n, :r] = layer.down.weight.detach()
                 stacked["down_bias"][i, n, :r] = layer.down.bias.detach()
                 stacked["up"][i, n, :r] = layer.up.weight.detach().t()
@@ -154,21 +167,18 @@ class Bank(nn.Module):
             old = getattr(self, name, None)
             value = value if old is None else value.to(old)
             setattr(self, name, nn.Parameter(value, requires_grad=False))
-        self.invertible = nn.ModuleList(
-            adapter.invertible for adapter in self.adapters if adapter.invertible is not None
-        )
-        if len(self.invertible) not in (0, count):
-            raise ZgulError("some of these language adapters have an invertible block and some have none")
-        self.invertible.requires_grad_(False)
+        blocks = [adapter.invertible for adapter in self.adapters if adapter.invertible is not None]
+        self.invertible = nn.ModuleList(blocks).to(self.down).requires_grad_(False)
 
     @torch.no_grad()
     def _write_back(self) -> None:
         """Copy the stacked weights, which may have been trained, into the single adapters."""
         for n, adapter in enumerate(self.adapters):
             for i, layer in enumerate(adapter.layers):
-                layer.down.weight.copy_(self.down[i, n, : adapter.size])
-                layer.down.bias.copy_(self.down_bias[i, n, : adapter.size])
-                layer.up.weight.copy_(self.up[i, n, : adapter.size].t())
+                r = layer.down.out_features
+                layer.down.weight.copy_(self.down[i, n, :r])
+                layer.down.bias.copy_(self.down_bias[i, n, :r])
+                layer.up.weight.copy_(self.up[i, n, :r].t())
                 layer.up.bias.copy_(self.up_bias[i, n])
 
 
@@ -177,17 +187,31 @@ def subset(adapters: Iterable[LanguageAdapter], languages: Sequence[str]) -> lis
     held = {adapter.language: adapter for adapter in adapters}
     missing = [language for language in languages if language not in held]
     if missing:
-        raise ZgulError(
-            f"no language adapter for {', '.join(missing)}; there are: {', '.join(held) or 'none'}"
-        )
+        raise ZgulError(f"no language adapter for {', '.join(missing)}; there are: {', '.join(held) or 'none'}")
     return [held[language] for language in languages]
+
+
+def _check_together(adapters: Sequence[LanguageAdapter], width: int, depth: int) -> None:
+    for adapter in adapters:
+        _check_fit(adapter, width, depth)
+    languages = [adapter.language for adapter in adapters]
+    twice = sorted({language for language in languages if languages.count(language) > 1})
+    if twice:
+        raise ZgulError(f"two language adapters for {', '.join(twice)}; a bank holds one for each language")
+    without = [adapter.language for adapter in adapters if adapter.invertible is None]
+    if 0 < len(without) < len(adapters):
+        raise ZgulError(
+            f"{', '.join(without)} have no invertible block and the other language adapters have one; "
+            "take adapters that were trained alike"
+        )
 
 
 def _check_fit(adapter: LanguageAdapter, width: int, depth: int) -> None:
     if adapter.width != width or len(adapter.layers) != depth:
         raise ZgulError(
-            f"the language adapter {adapter.language!r} was made for an encoder of {len(adapter.layers)} layers of "
-            f"width {adapter.width}; this encoder has {depth} of width {width}. Use the encoder it was trained on."
+            f"the language adapter {adapter.language!r} was made for an encoder of {len(adapter.layers)} "
+            f"layers of width {adapter.width}; this encoder has {depth} of width {width}. "
+            "Use the encoder it was trained on."
         )
 
 

@@ -21,10 +21,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class Bottleneck(nn.Module):
-    """``U act(D h)``; U starts at zero, so that a new adapter changes nothing."""
+    """``U act(D h)``; U starts at zero, so that a new adapter changes nothing.
 
-    def __init__(self, width: int, size: int, activation: str = "relu") -> None:
+    ``standardise`` first gives h mean 0 and variance 1: AdapterHub's ``ln_before``, its scale and shift in D.
+    """
+
+    def __init__(self, width: int, size: int, activation: str = "relu", standardise: bool = False) -> None:
         super().__init__()
+        self.standardise = standardise
         self.down = nn.Linear(width, size)
         self.up = nn.Linear(size, width)
         self.activation = activation
@@ -34,6 +38,7 @@ class Bottleneck(nn.Module):
         nn.init.zeros_(self.up.bias)
 
     def forward(self, h: Tensor) -> Tensor:  # [..., d] -> [..., d]
+        h = F.layer_norm(h, h.shape[-1:]) if self.standardise else h
         out: Tensor = self.up(ACTIVATIONS[self.activation](self.down(h)))
         return out
 
@@ -41,9 +46,10 @@ class Bottleneck(nn.Module):
 class Invertible(nn.Module):
     """NICE coupling of the two halves of the embedding, undone exactly by ``inverse``."""
 
-    def __init__(self, width: int, reduction: int = 2, activation: str = "relu") -> None:
+    def __init__(self, width: int, reduction: float = 2, activation: str = "relu") -> None:
         super().__init__()
-        half, size = width // 2, width // 2 // reduction
+        half = width // 2
+        size = max(1, int(half // reduction))
         self.f_down, self.f_up = nn.Linear(half, size), nn.Linear(size, half)
         self.g_down, self.g_up = nn.Linear(half, size), nn.Linear(size, half)
         self.activation = activation
