@@ -15,12 +15,18 @@ if TYPE_CHECKING:
     import torch
 
     from zgul.encoders.encoder import Encoder as Encoder
+    from zgul.encoders.pruning import pieces_used as pieces_used
+    from zgul.encoders.pruning import prune as prune
+    from zgul.encoders.q4 import save_q4 as save_q4
 
-__all__ = ["Encoder", "load"]
+__all__ = ["Encoder", "load", "pieces_used", "prune", "save_q4"]
 
 # Imported on first use: torch and transformers take seconds, and most of the library needs neither.
 _LAZY = {
     "Encoder": "zgul.encoders.encoder",
+    "pieces_used": "zgul.encoders.pruning",
+    "prune": "zgul.encoders.pruning",
+    "save_q4": "zgul.encoders.q4",
 }
 
 
@@ -35,13 +41,16 @@ def __getattr__(name: str) -> Any:
 def load(name: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Any, Any]:
     """Model and fast tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a name on the hub.
 
-    The model has no pooler, is in evaluation mode and, unless ``dtype`` says otherwise, has the precision it
-    was saved in.
+    The model has no pooler and is in evaluation mode and, unless ``dtype`` says otherwise, in fp32.
     """
     if str(name) == "embedded":
         from zgul.encoders import embedded
 
         model, tokenizer = embedded.load()
+    elif str(name).endswith(".q4.safetensors"):
+        from zgul.encoders import q4
+
+        model, tokenizer = q4.load_q4(name)
     else:
         from zgul.encoders import hub
 

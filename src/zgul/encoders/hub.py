@@ -15,10 +15,10 @@ MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
 def load(name: str) -> tuple[Any, Any]:
-    """(model without pooler, fast tokenizer) of a folder, or of a name in the cache, else on the hub."""
+    """(model without pooler in fp32, fast tokenizer) of a folder, or of a name in the cache or on the hub."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return _load(str(folder), local_files_only=True)
+        return _from_folder(folder)
     if folder.exists():
         raise ZgulError(f"{name} is a file; an encoder is a folder, a hub name or a .q4.safetensors file.")
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
@@ -29,19 +29,35 @@ def load(name: str) -> tuple[Any, Any]:
         return _from_hub(name)
 
 
+def _from_folder(folder: Path) -> tuple[Any, Any]:
+    from safetensors import SafetensorError
+
+    try:
+        return _load(str(folder), local_files_only=True)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ZgulError(
+            f"{folder} holds no complete encoder ({_first_line(error)}). It needs config.json, "
+            "model.safetensors and tokenizer.json, as save_pretrained of model and tokenizer writes them."
+        ) from error
+
+
 def _from_hub(name: str) -> tuple[Any, Any]:
     try:
         return _load(name, local_files_only=False)
     except OSError as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ZgulError(
             f"No encoder called {name!r}. Tried: a folder of that name, the Hugging Face cache, and the "
-            f"hub ({reason}). Check the spelling (such as 'embedded', 'bert-base-multilingual-cased' or "
-            "'xlm-roberta-base'); to download, a network is needed and HF_HUB_OFFLINE must not be set."
+            f"hub ({_first_line(error)}). Check the spelling (such as 'embedded', 'xlm-roberta-base' or "
+            "'bert-base-multilingual-cased'); to download, a network is needed and HF_HUB_OFFLINE must be unset."
         ) from error
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
+    import torch
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     options = {"local_files_only": local_files_only, "trust_remote_code": False}
@@ -51,17 +67,21 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
         raise _not_supported(source, "a model that transformers does not know by itself") from error
     if config.model_type not in MODEL_TYPES:
         raise _not_supported(source, f"a model of the type {config.model_type!r}")
-    model = AutoModel.from_pretrained(
+    tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+    if not tokenizer.is_fast:
+        raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
+    model, loaded = AutoModel.from_pretrained(
         source,
         config=config,
         add_pooling_layer=False,
         attn_implementation="sdpa",
+        dtype=torch.float32,
         weights_only=True,
+        output_loading_info=True,
         **options,
     )
-    tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
-    if not tokenizer.is_fast:
-        raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
+    if loaded["missing_keys"]:  # they would be random numbers
+        raise ZgulError(f"{source}: the weights lack {len(loaded['missing_keys'])} tensors of its config.json.")
     return model, tokenizer
 
 

@@ -9,10 +9,13 @@ the tokenizers library runs fast and saves in ``tokenizer.json``.
 from __future__ import annotations
 
 import itertools
+import json
 import struct
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from zgul.errors import ZgulError
 
 SPECIALS = {
     "bos_token": "<s>",
@@ -24,6 +27,18 @@ SPECIALS = {
     "mask_token": "<mask>",
 }
 
+
+def _template(*parts: str) -> list[dict[str, Any]]:
+    return [{"Sequence" if part in "AB" else "SpecialToken": {"id": part, "type_id": 0}} for part in parts]
+
+
+_POST_PROCESSOR = {
+    "type": "TemplateProcessing",
+    "single": _template("<s>", "A", "</s>"),
+    "pair": _template("<s>", "A", "</s>", "</s>", "B", "</s>"),
+    "special_tokens": {token: {"id": token, "ids": [0], "tokens": [token]} for token in ("<s>", "</s>")},
+}
+
 # The tokenizers library looks up a whole grapheme only when it is shorter than this many bytes, else its
 # characters one by one: longer keys would never be found.
 _LONGEST_KEY = 5
@@ -32,20 +47,14 @@ _LEAF = 1 << 31  # marks a unit that holds a value
 _HAS_LEAF = 1 << 8  # marks a unit one of whose children does
 
 
-def build(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> Any:
-    """The ``tokenizers.Tokenizer`` of a sentencepiece Unigram model."""
-    from tokenizers import (
-        AddedToken,
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-    )
+def tokenizer_json(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> str:
+    """The contents of ``tokenizer.json`` for a sentencepiece Unigram model.
 
-    tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id))
+    Written as text: reading it is the quickest way to make the tokenizer, and it is to be saved anyway.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0)], 0))
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap})),
@@ -54,15 +63,33 @@ def build(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str,
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t in _distinct_specials()]
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")],
-    )
-    return tokenizer
+    contents = json.loads(tokenizer.to_str())
+    contents["post_processor"] = _POST_PROCESSOR
+    contents["added_tokens"] = [_added_token(token) for token in dict.fromkeys(SPECIALS.values())]
+    return with_vocabulary(contents, list(zip(pieces, scores, strict=True)), unk_id=unk_id)
+
+
+def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]], *, unk_id: int) -> str:
+    """``tokenizer.json`` with other pieces: the ids of the special tokens follow their new places."""
+    ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
+    for token in contents["added_tokens"]:  # those that are no pieces come after them
+        ids.setdefault(token["content"], len(ids))
+    contents = {**contents, "model": {**contents["model"], "vocab": vocabulary, "unk_id": unk_id}}
+    contents["added_tokens"] = [{**token, "id": ids[token["content"]]} for token in contents["added_tokens"]]
+    processor = contents["post_processor"]
+    if processor["type"] != "TemplateProcessing":
+        raise ZgulError(f"Tokenizers with the post-processor {processor['type']} are not supported here.")
+    special = {
+        name: {**token, "ids": [ids[piece] for piece in token["tokens"]]}
+        for name, token in processor["special_tokens"].items()
+    }
+    contents["post_processor"] = {**processor, "special_tokens": special}
+    return json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
+
+
+def _added_token(token: str) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": 0, "content": token, **flags, "special": True}
 
 
 def wrap(*, max_length: int, **source: Any) -> Any:
@@ -78,10 +105,6 @@ def wrap(*, max_length: int, **source: Any) -> Any:
         model_input_names=["input_ids", "attention_mask"],
         **SPECIALS,
     )
-
-
-def _distinct_specials() -> list[str]:
-    return list(dict.fromkeys(SPECIALS.values()))
 
 
 def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
