@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zgul.corpora import columns, conllu
+from zgul.corpora import columns, conllu, segment, text, wikiann
 from zgul.corpora.lines import Lines
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 
-__all__ = ["Sentence", "load", "load_text"]
+__all__ = ["Sentence", "columns", "conllu", "load", "load_text", "segment", "text", "wikiann"]
 
 _PACKINGS = ("", ".xz", ".gz", ".zst", ".bz2")
 _FORMATS = (".tsv", ".txt", ".conllu")
@@ -48,9 +48,7 @@ def _find(data_dir: Path, task: str, lang: str, split: str) -> Path:
     folder = data_dir / task / lang
     found = _existing(folder, split, _FORMATS)
     if not found:
-        raise ZgulError(
-            f"no {task} data for {lang!r}, split {split!r}, in {data_dir}; " + _what_is_there(folder)
-        )
+        raise ZgulError(f"no {task} data for {lang!r}, split {split!r}, in {data_dir}; " + _what_is_there(folder))
     if len(found) > 1:
         others = ", ".join(path.name for path in found[1:])
         warnings.warn(f"{found[0]} is read; beside it lies {others}", ZgulWarning, stacklevel=3)

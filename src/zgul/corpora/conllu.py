@@ -2,9 +2,9 @@
 
 Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``), so that writing
 what was read gives the same bytes, and changing one column changes that column only. Part-of-speech tags are
-column 4 (UPOS); entities are ``NER=B-PER`` in column 10 (MISC). A last sentence without its blank line is read
-with a warning. A block of comments without words is a sentence of no words. Of several blank lines between two
-sentences one is kept.
+column 4 (UPOS); entities are ``NER=B-PER`` in column 10 (MISC). A last sentence without its blank line is
+read with a warning. A block of comments without words is a sentence of no words. Of several blank lines
+between two sentences one is kept.
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ class ConlluSentence:
         if missing == len(tags):
             return None
         if missing:
-            self._warn(
-                f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged"
-            )
+            self._warn(f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged")
             return None
         try:
             check_tags(task, tags)
@@ -154,9 +152,7 @@ class ConlluSentence:
         warnings.warn(f"{self.place}: {message}", ZgulWarning, stacklevel=4)
 
     @classmethod
-    def from_sentence(
-        cls, sentence: Sentence, task: str | None = None, sent_id: str | None = None
-    ) -> ConlluSentence:
+    def from_sentence(cls, sentence: Sentence, task: str | None = None, sent_id: str | None = None) -> ConlluSentence:
         """A new one: spaces and multi-word tokens as the offsets say, tags where ``task`` puts them."""
         text = " ".join(sentence.words) if sentence.text is None else sentence.text
         comments = [] if sent_id is None else [f"# sent_id = {_one_line(sent_id)}"]
@@ -193,9 +189,7 @@ def read(source: Source) -> Iterator[ConlluSentence]:
             else:
                 _check_number(lines, columns[ID], words)
             if columns[UPOS_COLUMN] not in _KNOWN_UPOS:
-                raise lines.error(
-                    f"{columns[UPOS_COLUMN]!r} is not a universal part of speech ({' '.join(UPOS)})"
-                )
+                raise lines.error(f"{columns[UPOS_COLUMN]!r} is not a universal part of speech ({' '.join(UPOS)})")
             if "" in columns:
                 raise lines.error("an empty column; CoNLL-U writes _ there")
             rows.append(columns)
