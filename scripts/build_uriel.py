@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +39,8 @@ FEATURE_SETS = ("S_", "P_", "INV_")  # syntax, phonology, inventory: the order o
 AREAS = {"002": "Africa", "019": "Americas", "142": "Asia", "150": "Europe", "009": "Oceania"}
 NOT_LANGUAGES = {"mis", "mul", "und", "zxx"}
 
-# Languages in use in treebanks that have no ISO 639-3 code (qaa to qtz are for private use):
-# name, the language that Glottolog places it under, script, territory.
-PRIVATE = {"qpm": ("Pomak", "bul", ("Cyrl", "Latn"), "GR")}
+# Languages of treebanks that have no ISO 639-3 code (qaa to qtz are for private use): name, scripts, territory.
+PRIVATE = {"qpm": ("Pomak", ("Cyrl", "Latn"), "GR")}
 # Names by which the field, and the paper, know a language, where CLDR prefers another.
 NAMES = {
     "ben": "Bengali",
@@ -81,7 +80,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         unpacked = unpack(arguments.wheels, Path(folder))
         rows, features, feature_names, nodes = collect(unpacked)
-    save(arguments.output, rows, features, feature_names, nodes)
+        words = read_code_names(rows)
+    save(arguments.output, rows, features, feature_names, nodes, words)
     print(f"{arguments.output}: {len(rows)} languages, {arguments.output.stat().st_size:,} bytes")
 
 
@@ -111,32 +111,39 @@ def collect(folder: Path) -> tuple[list[Row], dict[str, Any], list[str], dict[st
     registry, replaced = read_registry(folder)
     glottolog = read_glottolog(folder)
 
-    known = {two_letters.get(code, code) for code in registry} | set(features)
+    known = {two_letters.get(code, code) for code in registry} | set(features) | set(PRIVATE)
     rows = {code: Row(code) for code in sorted(known - set(bibliographic) - NOT_LANGUAGES)}
     for short, code in two_letters.items():
         if code in rows and short in registry:
             rows[code].iso1 = short
     for row in rows.values():
         entry = registry.get(row.iso1 or row.iso3, {})
-        row.aliases = list(entry.get("Description", []))
+        row.aliases = list(entry.get("Description", [])) or glottolog.names(row.iso3)
+        if row.iso3 in PRIVATE:
+            row.aliases = [PRIVATE[row.iso3][0]]
+        full_lineage = glottolog.lineage(row.iso3, row.aliases)
+        row.lineage = lineages.get(row.iso3) or tuple(node for node in full_lineage if node in nodes)
         macro = entry.get("Macrolanguage", [""])[0]
-        row.parent = two_letters.get(macro, macro)
-        glottolog_name, glottolog_lineage = glottolog.get(row.iso3, ("", ()))
-        row.lineage = lineages.get(row.iso3) or tuple(node for node in glottolog_lineage if node in nodes)
-        if not row.aliases and glottolog_name:
-            row.aliases = [glottolog_name]
+        row.parent = two_letters.get(macro, macro) or glottolog.language_above(full_lineage)
     add_cldr(folder, rows)
     for old, new in [*bibliographic.items(), *replaced.items()]:
         if (code := two_letters.get(new, new)) in rows and old not in rows:
             rows[code].aliases.append(old)
-    for code, (name, parent, scripts, territory) in PRIVATE.items():
-        rows[code] = Row(code, name=name, parent=parent, scripts=scripts, territory=territory, area=rows[parent].area)
+    for code, (_, scripts, _) in PRIVATE.items():
+        rows[code].scripts = scripts
     for code, names in MORE_ALIASES.items():
         rows[code].aliases += names
     for row in rows.values():
         finish(row, rows)
-    named = [rows[code] for code in sorted(rows) if rows[code].name]
-    return named, {code: features.get(code) for code in rows}, feature_names, nodes
+    kept = [rows[code] for code in sorted(rows) if rows[code].name and is_placed(rows[code], rows, features)]
+    return kept, features, feature_names, nodes
+
+
+def is_placed(row: Row, rows: dict[str, Row], features: dict[str, Any]) -> bool:
+    """Whether it has features or a relative that can lend them; of the others nothing useful is known."""
+    if row.iso3 in features or row.parent in features:
+        return True
+    return any(row.lineage[:1] == rows[code].lineage[:1] != () for code in features if code in rows)
 
 
 def finish(row: Row, rows: dict[str, Row]) -> None:
@@ -205,16 +212,43 @@ def read_registry(folder: Path) -> tuple[dict[str, dict[str, list[str]]], dict[s
     return languages, replaced
 
 
-def read_glottolog(folder: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Glottolog's name and lineage by ISO 639-3, as URIEL+ carries them."""
+@dataclass
+class Glottolog:
+    """Glottolog's names and lineages (root first), as URIEL+ carries them."""
+
+    by_iso3: dict[str, tuple[str, tuple[str, ...]]]
+    by_name: dict[str, tuple[str, ...]]  # only names that one language has
+
+    def __post_init__(self) -> None:
+        self._iso3_of = {entry: iso3 for iso3, entry in self.by_iso3.items()}
+
+    def names(self, iso3: str) -> list[str]:
+        return [self.by_iso3[iso3][0]] if iso3 in self.by_iso3 else []
+
+    def lineage(self, iso3: str, names: list[str]) -> tuple[str, ...]:
+        if iso3 in self.by_iso3:
+            return self.by_iso3[iso3][1]
+        return next((self.by_name[name] for name in names if name in self.by_name), ())
+
+    def language_above(self, lineage: tuple[str, ...]) -> str:
+        """The language that a variety belongs to: Bulgarian stands in the lineage of Pomak."""
+        above = [self._iso3_of.get((node, lineage[:i]), "") for i, node in enumerate(lineage)]
+        return next((iso3 for iso3 in reversed(above) if iso3), "")
+
+
+def read_glottolog(folder: Path) -> Glottolog:
     base = folder / "urielplus/database/urielplus_csvs"
     codes = {row["iso_code"]: row["glottocode"] for row in read_csv(base / "uriel_glottocode_map.csv")}
     codes |= {row["Language Iso"]: row["Language Glot"] for row in read_csv(base / "dialects.csv")}
-    by_glottocode = {
+    entries = {
         row["language_id"]: (row["language_name"], tuple(row["lineage"].split(", ")))
         for row in read_csv(base / "lang_fam_geo.csv")
     }
-    return {iso3: by_glottocode[code] for iso3, code in codes.items() if iso3 and code in by_glottocode}
+    count = Counter(name for name, _ in entries.values())
+    return Glottolog(
+        by_iso3={iso3: entries[code] for iso3, code in codes.items() if iso3 and code in entries},
+        by_name={name: lineage for name, lineage in entries.values() if count[name] == 1},
+    )
 
 
 def read_csv(path: Path) -> Iterable[dict[str, str]]:
@@ -241,6 +275,7 @@ def add_cldr(folder: Path, rows: dict[str, Row]) -> None:
         row.aliases += [english[code]] if code in english else []
         _, script, territory = likely.get(code, "__").split("_")[:3]
         row.scripts = tuple(dict.fromkeys([script] * bool(script) + scripts[code]))
+        territory = PRIVATE[row.iso3][2] if row.iso3 in PRIVATE else territory
         row.territory, row.area = territory, area_of.get(territory, "")
         try:
             own = Locale(code).languages.get(code, "")
@@ -249,6 +284,16 @@ def add_cldr(folder: Path, rows: dict[str, Row]) -> None:
         names = [own] * bool(own) + own_names[code]
         row.autonym = names[0] if names else ""
         row.aliases += names[1:] + english_names[code]
+
+
+def read_code_names(rows: list[Row]) -> dict[str, str]:
+    """English names of the scripts and territories that occur: ``Latn`` is Latin, ``FO`` Faroe Islands."""
+    from babel import Locale
+
+    english = Locale("en")
+    codes = {code for row in rows for code in (*row.scripts, row.territory) if code}
+    names = {**english.scripts, **english.territories}
+    return {code: names[code] for code in sorted(codes) if code in names}
 
 
 def read_areas(supplemental: ElementTree.Element) -> dict[str, str]:
@@ -280,7 +325,12 @@ def read_more_names(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[
 
 
 def save(
-    path: Path, rows: list[Row], features: dict[str, Any], feature_names: list[str], nodes: dict[str, str]
+    path: Path,
+    rows: list[Row],
+    features: dict[str, Any],
+    feature_names: list[str],
+    nodes: dict[str, str],
+    words: dict[str, str],
 ) -> None:
     """Bits for features, a tree for families, one text column per kind of string."""
     node_ids = {node: i for i, node in enumerate(nodes)}
@@ -298,6 +348,7 @@ def save(
         "area": [row.area for row in rows],
         "nodes": list(nodes),
         "feature_names": feature_names,
+        "words": [f"{code}\t{name}" for code, name in words.items()],
     }
     np.savez_compressed(
         path,

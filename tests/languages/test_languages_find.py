@@ -20,7 +20,8 @@ def test_faroese_by_all_its_names(query: str) -> None:
     assert language.family[0] == "Indo-European"
     assert language.family[-1] == "Icelandic-Faroese"
     assert language.scripts == ("Latn",)
-    assert (language.territory, language.area) == ("FO", "Europe")
+    assert language.script_names == ("Latin",)
+    assert (language.territory, language.territory_name, language.area) == ("FO", "Faroe Islands", "Europe")
 
 
 @pytest.mark.parametrize(

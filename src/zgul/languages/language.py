@@ -35,6 +35,15 @@ class Language:
     area: str | None  # continent of that territory
     row: int  # its place in the table
 
+    @property
+    def script_names(self) -> tuple[str, ...]:
+        """The scripts in words: Latn is Latin."""
+        return tuple(table.load().words.get(script, script) for script in self.scripts)
+
+    @property
+    def territory_name(self) -> str | None:
+        return table.load().words.get(self.territory, self.territory) if self.territory else None
+
     def __str__(self) -> str:
         return f"{self.name} ({self.code})"
 

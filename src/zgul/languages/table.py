@@ -30,6 +30,7 @@ class Table:
     area: list[str]  # continent of that territory
     nodes: list[str]  # names of the family tree's nodes
     feature_names: list[str]
+    words: dict[str, str]  # English names of script and territory codes
     node_parent: npt.NDArray[np.int16]  # [nodes]; -1 for a root
     family: npt.NDArray[np.int16]  # [languages]: the node a language hangs on; -1 for none
     parent: npt.NDArray[np.int16]  # [languages]: macrolanguage or language it is a variety of; -1 for none
@@ -77,6 +78,7 @@ def load() -> Table:
             area=text("area"),
             nodes=text("nodes"),
             feature_names=text("feature_names"),
+            words=dict(line.split("\t") for line in text("words")),
             node_parent=archive["node_parent"],
             family=archive["family"],
             parent=archive["parent"],

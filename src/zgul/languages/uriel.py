@@ -56,10 +56,7 @@ def closest_relative(language: str | Language) -> Language:
         key = (-shared, len(other), int(not languages.iso1[row]), languages.iso3[row])
         best = key if best is None else min(best, key)
     if best is None:
-        raise ZgulError(
-            f"URIEL has no features of {found}, and its family tree no relative to take them from. "
-            "Name a language that should stand in for it."
-        )
+        raise ZgulError(f"{found} stands alone in its family tree: there is no relative that has features.")
     return find(best[-1])
 
 

@@ -1,0 +1,146 @@
+"""``zgul languages`` and ``zgul relate`` as a user sees them."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import zgul.cli.languages as commands
+from zgul.cli import app
+from zgul.errors import ZgulError
+from zgul.languages import SOURCES, TARGETS, similarity
+from zgul.languages.uriel import _stand_in
+
+pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_list_names_every_source_and_target() -> None:
+    lines = run("languages").splitlines()
+    words = [line.split() for line in lines]
+    for code in (*SOURCES, *TARGETS):
+        assert any(code in line[:2] for line in words), code
+    faroese = next(line for line in words if line[0] == "targets" and "fo" in line)
+    assert faroese[-2:] == ["Latn", "is"]
+    assert not any("…" in line for line in lines)
+
+
+def test_the_list_as_json() -> None:
+    rows = json.loads(run("languages", "--json"))
+    assert len(rows) == 3 + 3 + 4 + 4 + 15
+    assert {row["code"] for row in rows} == {*SOURCES, *TARGETS}
+    assert [row["most_related"] for row in rows if row["code"] == "fo"] == ["is"]
+
+
+def test_one_language() -> None:
+    text = run("languages", "føroyskt")
+    for expected in ("Faroese", "føroyskt", "fao (ISO 639-3)", "Icelandic-Faroese", "Latin (Latn)", "Faroe Islands"):
+        assert expected in text
+    assert "germanic: shares Icelandic-Faroese with Icelandic (is)" in text
+    ranked = [line.split()[0] for line in text.splitlines() if "█" in line]
+    assert len(ranked) == len(SOURCES)
+    assert ranked[:3] == ["Icelandic", "German", "English"]
+
+
+def test_one_language_as_json() -> None:
+    facts = json.loads(run("languages", "fo", "--json"))
+    assert facts["group"] == "germanic"
+    assert facts["task"] == "pos"
+    assert facts["adapters"] == ["en", "is", "de"]
+    assert facts["most_related"] == "is"
+    assert facts["features_of"] == "fo"
+    assert {source["code"] for source in facts["relatedness"]} == set(SOURCES)
+    assert facts["relatedness"][0]["average"] == pytest.approx(similarity("fo", "is"), abs=1e-4)
+
+
+def test_whose_features_pomak_has_is_said() -> None:
+    _stand_in.cache_clear()
+    text = " ".join(run("languages", "Pomak").split())
+    assert "those of its closest relative Bulgarian (bg) are used" in text
+    assert "private use" in text
+    assert json.loads(run("languages", "qpm", "--json"))["features_of"] == "bg"
+
+
+def test_a_language_of_no_group() -> None:
+    text = run("languages", "Finnish")
+    assert "none: it shares no family with any source language" in text
+    facts = json.loads(run("languages", "fi", "--json"))
+    assert facts["group"] is None
+    assert facts["adapters"] == facts["taggers"] == []
+
+
+def test_an_isolate_has_a_sheet_too() -> None:
+    assert "none known" in run("languages", "Basque")
+
+
+def test_shipped_taggers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagging = types.ModuleType("zgul.tagging")
+    tagging.shipped = lambda: ["germanic-pos", "african-ner"]  # type: ignore[attr-defined]
+    monkeypatch.setattr(commands.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setitem(sys.modules, "zgul.tagging", tagging)
+    assert json.loads(run("languages", "fo", "--json"))["taggers"] == ["germanic-pos"]
+    assert "germanic-pos: trained on the group's sources" in run("languages", "fo")
+    assert json.loads(run("languages", "fi", "--json"))["taggers"] == []
+
+
+def test_no_tagger_is_claimed_where_none_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_shipped_taggers", list)
+    assert "none installed for the germanic group" in run("languages", "fo")
+
+
+def test_heat_map_reads_without_colour() -> None:
+    text = run("relate", "fo", "is", "de", "en")
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert lines[1].split() == ["fo", "is", "de", "en"]
+    assert lines[2].split() == ["Faroese", "(fo)", "██", "1.00", "██", "0.95", "▓▓", "0.71", "▓▓", "0.64"]
+    assert "Most related to Faroese (fo): Icelandic (is)" in text
+
+
+def test_heat_map_cuts_nothing_off_when_wide() -> None:
+    text = run("relate", *SOURCES, *TARGETS)
+    assert "…" not in text
+    assert len([line for line in text.splitlines() if "1.00" in line and "(" in line]) == 26
+
+
+def test_relate_as_json_has_all_three_kinds() -> None:
+    answer = json.loads(run("relate", "Swiss German", "de", "is", "--json"))
+    assert answer["languages"] == ["gsw", "de", "is"]
+    for kind in ("average", "genetic", "syntactic"):
+        assert answer[kind][0][1] == pytest.approx(similarity("gsw", "de", kind), abs=1e-4)  # type: ignore[arg-type]
+        assert [answer[kind][i][i] for i in range(3)] == pytest.approx([1, 1, 1])
+
+
+def test_kind() -> None:
+    assert "genetic similarity" in run("relate", "fo", "is", "--kind", "genetic")
+    with pytest.raises(ZgulError, match="choose one of"):
+        run("relate", "fo", "is", "--kind", "lexical")
+
+
+@pytest.mark.parametrize("names", [["fo"], ["fo", "fao", "Faroese"]])
+def test_relate_needs_two_languages(names: list[str]) -> None:
+    with pytest.raises(ZgulError, match="two different languages"):
+        run("relate", *names)
+
+
+def test_a_typo_gives_one_line_and_no_traceback() -> None:
+    command = [sys.executable, "-c", "from zgul.cli import main; main()", "languages", "Fareose"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.strip() == 'zgul: No language is called "Fareose". Did you mean Faroese (fo)?'
+
+
+@pytest.mark.parametrize("command", ["languages", "relate"])
+def test_help_shows_examples(command: str) -> None:
+    text = run(command, "--help")
+    assert f"zgul {command} fo" in text
