@@ -61,8 +61,8 @@ def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
     try:
         with atomic_write(path, "wb") as file, _pack(file, path) as packed:
             yield packed
-    except PermissionError as error:
-        raise ZgulError(f"{path}: not writable ({error.strerror})") from error
+    except OSError as error:
+        raise ZgulError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def _pack(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
@@ -85,10 +85,6 @@ def open_binary(path: Path | str) -> BinaryIO:
     if str(path) == "-":
         return sys.stdin.buffer
     path = Path(path)
-    if not path.exists():
-        raise ZgulError(f"{path}: no such file")
-    if path.is_dir():
-        raise ZgulError(f"{path} is a folder; a file is needed here")
     try:
         if path.suffix == ".xz":
             return _buffered(lzma.open(path, "rb"))
@@ -99,8 +95,12 @@ def open_binary(path: Path | str) -> BinaryIO:
         if path.suffix == ".zst":
             return _buffered(_ZstdReader(path))
         return path.open("rb")
-    except PermissionError as error:
-        raise ZgulError(f"{path}: not readable ({error.strerror})") from error
+    except FileNotFoundError as error:
+        raise ZgulError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise ZgulError(f"{path} is a folder; a file is needed here") from error
+    except OSError as error:
+        raise ZgulError(f"{path}: cannot be opened ({error.strerror or error})") from error
 
 
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
@@ -143,7 +143,7 @@ class _ZstdReader(io.RawIOBase):
         try:
             self._ready = self._frame.decompress(self._packed)
         except self._library.ZstdError as error:
-            raise OSError(f"not Zstandard data: {error}") from error
+            raise OSError(f"{error}") from error
         self._packed = b""
         if self._frame.eof:
             self._packed = self._frame.unused_data  # a file may hold several frames

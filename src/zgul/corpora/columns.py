@@ -27,10 +27,8 @@ def read(source: Source, task: str | None = "ner", language: str | None = None) 
 
 
 def write(sink: Sink, sentences: Iterable[Sentence]) -> int:
-    """Write sentence by sentence, the word alone where there are no tags; returns how many."""
-    return write_blocks(
-        sink, (format_rows(sentence.words, sentence.tags) for sentence in sentences if sentence.words)
-    )
+    """Write sentence by sentence, ``_`` for the tag where there are none; returns how many."""
+    return write_blocks(sink, (format_rows(sentence.words, sentence.tags) for sentence in sentences if sentence.words))
 
 
 def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[int], list[str], list[str] | None]]:
@@ -50,15 +48,12 @@ def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[int], list[
             entities = to_iob2(tags)
             stray_i += sum(old[0] == "I" and new[0] == "B" for old, new in zip(tags, entities, strict=True))
             needless_b += sum(
-                tag[0] == "B" and tag[2:] != before[2:]
-                for before, tag in zip(["O", *tags], tags, strict=False)
+                tag[0] == "B" and tag[2:] != before[2:] for before, tag in zip(["O", *tags], tags, strict=False)
             )
             tags = entities
         yield numbers, words, tags
     if stray_i and needless_b:
-        lines.warn(
-            f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-"
-        )
+        lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-")
 
 
 def _blocks(lines: Lines, least: int) -> Iterator[list[tuple[int, list[str]]]]:
@@ -94,6 +89,5 @@ def format_rows(words: list[str], tags: list[str] | None) -> str:
         check_word(word)
         if word == DOCSTART:
             raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
-    if tags is None:
-        return "\n".join(words) + "\n\n"
+    tags = ["_"] * len(words) if tags is None else tags
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 
 from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
 from zgul.corpora.sentence import Sentence
-from zgul.corpora.tags import UPOS, check_tags, to_iob2
+from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
 
 ID, FORM, UPOS_COLUMN, MISC = 0, 1, 3, 9  # columns, from 0
@@ -26,8 +26,8 @@ EMPTY = "_"
 MAX_ROWS = 1_000_000  # in one sentence; more means that this is another kind of file
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
-_RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)")
-_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]*)\.[1-9][0-9]*")
+_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]{0,8}")
 
 _Token = tuple[str, bool, list[str]]  # form, whether a space follows, the words it stands for
 
@@ -128,7 +128,7 @@ class ConlluSentence:
             if spans is not None:
                 return given, spans
             self._warn("'# text' does not match the words; the text is put together from the words")
-        text = "".join(form + " " * spaced for form, spaced, _ in self._tokens()).rstrip(" ")
+        text = "".join(form + " " * spaced for form, spaced, _ in self._tokens()).removesuffix(" ")
         return text, _spans(text, self._tokens()) or []
 
     def _tokens(self) -> list[_Token]:
@@ -167,34 +167,69 @@ def read(source: Source) -> Iterator[ConlluSentence]:
     """Read sentence by sentence, checking columns, numbering and tags."""
     lines = Lines(source)
     comments: list[str] = []
-    rows: list[list[str]] = []
-    words = 0
-    for line in chain(lines, [None]):
-        if line is None and (comments or rows):
-            lines.warn("the last sentence has no blank line after it; it may have been cut short")
+    block = _Block(lines)
+    for line in lines:
         if not line or line.isspace():
-            if comments or rows:
-                yield ConlluSentence(comments, rows, f"{lines.name}, line {lines.number - len(rows)}")
-                comments, rows, words = [], [], 0
-        elif line[0] == "#":
-            if rows:
-                raise lines.error("a comment inside a sentence; is a blank line missing before it?")
-            comments.append(line)
+            if comments or block.rows:
+                yield block.finish(comments)
+                comments, block = [], _Block(lines)
+        elif line[0] != "#":
+            block.add(line)
+        elif block.rows:
+            raise lines.error("a comment inside a sentence; is a blank line missing before it?")
         else:
-            columns = line.split("\t")
-            if len(columns) != COLUMNS:
-                raise lines.error(_wrong_width(len(columns)))
-            if columns[ID] == str(words + 1):
-                words += 1
-            else:
-                _check_number(lines, columns[ID], words)
-            if columns[UPOS_COLUMN] not in _KNOWN_UPOS:
-                raise lines.error(f"{columns[UPOS_COLUMN]!r} is not a universal part of speech ({' '.join(UPOS)})")
-            if "" in columns:
-                raise lines.error("an empty column; CoNLL-U writes _ there")
-            rows.append(columns)
-            if len(rows) > MAX_ROWS:
-                raise lines.error(f"no blank line in {MAX_ROWS:,} lines; sentences must be set apart by one")
+            comments.append(line)
+    if comments or block.rows:
+        lines.warn("the last sentence has no blank line after it; the file may have been cut short")
+        yield block.finish(comments)
+
+
+class _Block:
+    """The rows of one sentence, checked as they come."""
+
+    __slots__ = ("covered", "first", "lines", "rows", "words")
+
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+        self.rows: list[list[str]] = []
+        self.first = 0  # line of the first row
+        self.words = 0  # number of the last word
+        self.covered = 0  # number of the last word of the last multi-word token
+
+    def add(self, line: str) -> None:
+        columns = line.split("\t")
+        if len(columns) != COLUMNS:
+            raise self.lines.error(_wrong_width(len(columns)))
+        if columns[ID] == str(self.words + 1):
+            self.words += 1
+        else:
+            self._check_number(columns[ID])
+        if columns[UPOS_COLUMN] not in _KNOWN_UPOS:
+            raise self.lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "")
+        if "" in columns:
+            raise self.lines.error("an empty column; CoNLL-U writes _ there")
+        if not self.rows:
+            self.first = self.lines.number
+        elif len(self.rows) == MAX_ROWS:
+            raise self.lines.error(f"no blank line in {MAX_ROWS:,} lines; sentences must be set apart by one")
+        self.rows.append(columns)
+
+    def _check_number(self, number: str) -> None:
+        """Refuse an ID that is neither a multi-word token about to begin nor an empty node after the last word."""
+        multi_word = _RANGE.fullmatch(number)
+        if multi_word and int(multi_word[1]) == self.words + 1 > self.covered and int(multi_word[2]) > self.words:
+            self.covered = int(multi_word[2])
+            return
+        empty_node = _EMPTY_NODE.fullmatch(number)
+        if empty_node and int(empty_node[1]) == self.words:
+            return
+        hint = "; is a blank line missing before it?" if number == "1" else ""
+        raise self.lines.error(f"word number {number!r} where {self.words + 1} is expected{hint}")
+
+    def finish(self, comments: list[str]) -> ConlluSentence:
+        if self.covered > self.words:
+            raise self.lines.error(f"a multi-word token reaches to word {self.covered}, which is missing")
+        return ConlluSentence(comments, self.rows, f"{self.lines.name}, line {self.first}")
 
 
 def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:
@@ -207,18 +242,6 @@ def _wrong_width(found: int) -> str:
         return "1 column where CoNLL-U has 10, with a tab between them; is this another format?"
     hint = "; a word must not hold a tab" if found > COLUMNS else ""
     return f"{found} columns where CoNLL-U has 10{hint}"
-
-
-def _check_number(lines: Lines, number: str, words: int) -> None:
-    """Refuse an ID that is neither a multi-word token about to begin nor an empty node of the last word."""
-    multi_word = _RANGE.fullmatch(number)
-    if multi_word and int(multi_word[1]) == words + 1 and int(multi_word[2]) > words:
-        return
-    empty_node = _EMPTY_NODE.fullmatch(number)
-    if empty_node and int(empty_node[1]) == words:
-        return
-    hint = "; is a blank line missing before it?" if number == "1" else ""
-    raise lines.error(f"word number {number!r} where {words + 1} is expected{hint}")
 
 
 def _get_misc(misc: str, key: str) -> str | None:

@@ -81,8 +81,7 @@ class Lines:
             raise ZgulError(f"{self.name}, after line {self.number}: not UTF-8 ({error.reason})") from error
         except DAMAGED as error:
             raise ZgulError(
-                f"{self.name}, after line {self.number}: damaged or cut short ({error}); "
-                "get a whole copy of the file"
+                f"{self.name}, after line {self.number}: damaged or cut short ({error}); get a whole copy of the file"
             ) from error
 
     def _decode(self, raw: bytes) -> str:
@@ -128,5 +127,5 @@ def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
 
 def check_word(word: str) -> None:
     """Refuse a word that would break a format of one word a line."""
-    if not word.strip() or any(character in word for character in "\t\n\0"):
+    if not word.strip() or any(character in word for character in "\t\n\r\0"):
         raise ZgulError(f"the word {word!r} cannot be written: it is blank or holds a tab, line end or NUL")

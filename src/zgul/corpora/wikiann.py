@@ -20,9 +20,7 @@ def read(source: Source, task: str | None = "ner") -> Iterator[Sentence]:
         pairs = [token.split(":", 1) for token in tokens]
         for number, token, pair in zip(numbers, tokens, pairs, strict=True):
             if len(pair) != 2 or not pair[0].replace("-", "").isalnum() or not pair[1].strip():
-                raise lines.error(
-                    f"{token!r} is not of the form lang:token; is this a plain two-column file?", number
-                )
+                raise lines.error(f"{token!r} is not of the form lang:token; is this a plain two-column file?", number)
         languages = [language for language, _ in pairs]
         mixed = len(set(languages)) > 1
         yield Sentence([word for _, word in pairs], tags, languages[0], languages if mixed else None)
@@ -36,8 +34,6 @@ def write(sink: Sink, sentences: Iterable[Sentence]) -> int:
 def _block(sentence: Sentence) -> str:
     languages = sentence.word_languages or [sentence.language or ""] * len(sentence)
     if not all(languages):
-        raise ZgulError(
-            "WikiAnn's form needs the language of every sentence; set it or write columns instead"
-        )
+        raise ZgulError("WikiAnn's form needs the language of every sentence; set it or write columns instead")
     tokens = [f"{language}:{word}" for language, word in zip(languages, sentence.words, strict=True)]
     return format_rows(tokens, sentence.tags)
