@@ -33,6 +33,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from zgul.files import atomic_write
+
 TARGET = Path(__file__).resolve().parents[1] / "src/zgul/languages/uriel.npz"
 WHEELS = {"lang2vec": "1.1.2", "urielplus": "1.3.2", "language_data": "1.4.0", "babel": "2.18.0"}
 FEATURE_SETS = ("S_", "P_", "INV_")  # syntax, phonology, inventory: the order of the paper and of the table
@@ -108,7 +110,7 @@ def collect(folder: Path) -> tuple[list[Row], dict[str, Any], list[str], dict[st
     features, feature_names = read_features(folder)
     lineages, nodes = read_families(folder)
     two_letters, bibliographic = read_letter_codes(folder)
-    registry, replaced = read_registry(folder)
+    registry, withdrawn, replaced = read_registry(folder)
     glottolog = read_glottolog(folder)
 
     known = {two_letters.get(code, code) for code in registry} | set(features) | set(PRIVATE)
@@ -119,6 +121,7 @@ def collect(folder: Path) -> tuple[list[Row], dict[str, Any], list[str], dict[st
     for row in rows.values():
         entry = registry.get(row.iso1 or row.iso3, {})
         row.aliases = list(entry.get("Description", [])) or glottolog.names(row.iso3)
+        row.aliases = row.aliases or [f"{withdrawn.get(row.iso3, row.iso3)} (withdrawn code)"]
         if row.iso3 in PRIVATE:
             row.aliases = [PRIVATE[row.iso3][0]]
         full_lineage = glottolog.lineage(row.iso3, row.aliases)
@@ -176,7 +179,8 @@ def read_families(folder: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, s
     """Each language's lineage, root first, and the tree that the lineages make up (node -> parent)."""
     archive = np.load(folder / "lang2vec/data/family_features.npz")
     names = [str(name).removeprefix("F_") for name in archive["feats"]]
-    lineages, parents = {}, {}
+    lineages: dict[str, tuple[str, ...]] = {}
+    parents: dict[str, str] = {}
     for code, member in zip(archive["langs"], archive["data"][:, :, 0] > 0, strict=True):
         lineage = tuple(names[i] for i in np.flatnonzero(member))  # URIEL lists ancestors first
         for parent, node in zip(("", *lineage), lineage, strict=False):
@@ -193,10 +197,12 @@ def read_letter_codes(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     return short, {code: iso3 for code, iso3 in codes.items() if len(code) == 3}
 
 
-def read_registry(folder: Path) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
-    """IANA's languages in use, by subtag; and the withdrawn codes with what replaced them."""
+def read_registry(folder: Path) -> tuple[dict[str, dict[str, list[str]]], dict[str, str], dict[str, str]]:
+    """IANA's languages in use by subtag; names of the withdrawn codes; and what replaced them, if one code did."""
     text = (folder / "language_data/data/language-subtag-registry.txt").read_text(encoding="utf-8")
-    languages, replaced = {}, {}
+    languages: dict[str, dict[str, list[str]]] = {}
+    withdrawn: dict[str, str] = {}
+    replaced: dict[str, str] = {}
     for record in re.sub(r"\n  +", " ", text).split("%%\n"):  # long lines go on after two spaces
         entry = defaultdict(list)
         for line in record.splitlines():
@@ -205,11 +211,13 @@ def read_registry(folder: Path) -> tuple[dict[str, dict[str, list[str]]], dict[s
         if entry["Type"] != ["language"]:
             continue
         code = entry["Subtag"][0]
-        if entry["Preferred-Value"]:
-            replaced[code] = entry["Preferred-Value"][0]
-        elif not entry["Deprecated"] and entry["Scope"] in ([], ["macrolanguage"]):
+        if entry["Deprecated"]:
+            withdrawn[code] = entry["Description"][0]
+            if entry["Preferred-Value"]:
+                replaced[code] = entry["Preferred-Value"][0]
+        elif entry["Scope"] in ([], ["macrolanguage"]):
             languages[code] = dict(entry)
-    return languages, replaced
+    return languages, withdrawn, replaced
 
 
 @dataclass
@@ -298,7 +306,7 @@ def read_code_names(rows: list[Row]) -> dict[str, str]:
 
 def read_areas(supplemental: ElementTree.Element) -> dict[str, str]:
     """Territory -> continent, by following CLDR's containment (the UN's M49 regions) upwards."""
-    inside = {}
+    inside: dict[str, str] = {}
     for group in supplemental.iterfind("territoryContainment/group"):
         if not {"status", "grouping"} & set(group.attrib):
             inside |= dict.fromkeys(group.attrib["contains"].split(), group.attrib["type"])
@@ -350,15 +358,17 @@ def save(
         "feature_names": feature_names,
         "words": [f"{code}\t{name}" for code, name in words.items()],
     }
-    np.savez_compressed(
-        path,
-        features=np.packbits(bits.T, axis=1),  # a row per feature: neighbours in code order compress better
-        has_features=np.packbits(has_features),
-        node_parent=np.array([node_ids.get(parent, -1) for parent in nodes.values()], dtype=np.int16),
-        family=np.array([node_ids[row.lineage[-1]] if row.lineage else -1 for row in rows], dtype=np.int16),
-        parent=np.array([index.get(row.parent, -1) for row in rows], dtype=np.int16),
-        **{name: np.frombuffer("\n".join(values).encode(), dtype=np.uint8) for name, values in columns.items()},
-    )
+    arrays: dict[str, Any] = {
+        "features": np.packbits(bits.T, axis=1),  # a row per feature: neighbours in code order compress better
+        "has_features": np.packbits(has_features),
+        "node_parent": np.array([node_ids.get(parent, -1) for parent in nodes.values()], dtype=np.int16),
+        "family": np.array([node_ids[row.lineage[-1]] if row.lineage else -1 for row in rows], dtype=np.int16),
+        "parent": np.array([index.get(row.parent, -1) for row in rows], dtype=np.int16),
+    }
+    for name, text in columns.items():
+        arrays[name] = np.frombuffer("\n".join(text).encode(), dtype=np.uint8)
+    with atomic_write(path, "wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Finding a language by code, tag and name."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zgul.errors import ZgulError
@@ -109,6 +109,7 @@ def test_ambiguous_names_list_the_choices() -> None:
     assert "toi" in str(caught.value)
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_every_code_finds_its_language(row: int) -> None:
     language = find(TABLE.iso3[row])
@@ -119,6 +120,7 @@ def test_every_code_finds_its_language(row: int) -> None:
     assert language.name
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_any_text_finds_a_language_or_says_why(text: str) -> None:
     try:

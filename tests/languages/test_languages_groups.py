@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zgul.errors import ZgulError
@@ -143,6 +143,7 @@ def test_unknown_kind() -> None:
         similarity("fo", "is", "geographic")  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(WITH_FEATURES, WITH_FEATURES)
 def test_similarity_is_symmetric_and_between_0_and_1(a: str, b: str) -> None:
     for kind in ("genetic", "syntactic", "average"):
@@ -154,6 +155,7 @@ def test_similarity_is_symmetric_and_between_0_and_1(a: str, b: str) -> None:
     assert similarity(a, b) == pytest.approx(both)
 
 
+@settings(deadline=None)
 @given(WITH_FEATURES)
 def test_every_language_gets_a_group_with_a_reason_or_none_with_one(code: str) -> None:
     assignment = explain_group(code)
