@@ -74,13 +74,13 @@ REFERENCES = (
         "adapterhub",
         "language adapters for mBERT and XLM-R (zgul reads their files)",
         "Apache 2.0",
-        "https://adapterhub.ml/explore/text_lang/",
+        "https://adapterhub.ml/explore/",
     ),
     Reference(
         "uriel",
         "typological features and families of some 8,000 languages (a table of them is part of zgul)",
         "CC BY-SA 4.0",
-        "https://www.cs.cmu.edu/~dmortens/projects/7_project/",
+        "https://github.com/antonisa/lang2vec",
     ),
 )
 
@@ -164,7 +164,7 @@ def _wikiann(code: str, language: str, role: str) -> Dataset:
         groups=("indo-aryan",),
         reader="wikiann",
         release="1.1.0",
-        licence="derived from Wikipedia (CC BY-SA)",
+        licence="unstated; from Wikipedia",
         host=WIKIANN_HOST,
         homepage="https://github.com/afshinrahimi/mmner",
         files=tuple(File(split, archive, f"{code}.tar.gz/{member}") for split, member in splits.items()),
@@ -188,7 +188,7 @@ DATASETS: tuple[Dataset, ...] = (
         "de_hdt",
         "source",
         _GERMANIC,
-        "text HZSK-ACA (academic); annotation CC BY-SA 4.0",
+        "HZSK-ACA (text), CC BY-SA 4.0",
         train=("train-a-1", "train-a-2", "train-b-1", "train-b-2"),
     ),
     _ud("Icelandic-IcePaHC", "is_icepahc", "source", _GERMANIC, _SA4, release="r2.7"),
@@ -229,7 +229,7 @@ DATASETS: tuple[Dataset, ...] = (
         groups=("african",),
         reader="columns",
         release="2003",
-        licence="Reuters RCV1: on request, research only",
+        licence="Reuters, on request",
         host="",
         homepage="https://trec.nist.gov/data/reuters/reuters.html",
         files=(),
@@ -291,7 +291,9 @@ def find(pattern: str) -> list[Dataset]:
 def at_release(dataset: Dataset, release: str) -> Dataset:
     """The same treebank in another UD release ("r2.17" or "2.17"); the file names must not have changed."""
     if not dataset.name.startswith("ud/"):
-        raise ZgulError(f"{dataset.name} comes in one release only ({dataset.release}); --release is for ud/ datasets")
+        raise ZgulError(
+            f"{dataset.name} comes in one release only ({dataset.release}); --release is for ud/ datasets"
+        )
     release = release if release.startswith("r") else f"r{release}"
     files = tuple(
         dataclasses.replace(file, path=file.path.replace(f"/{dataset.release}/", f"/{release}/"))

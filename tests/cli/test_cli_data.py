@@ -1,0 +1,149 @@
+"""``zgul data`` as a user calls it."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from typer.testing import CliRunner
+
+from zgul.cli import _register, app
+from zgul.corpora import catalogue
+from zgul.errors import ZgulError
+
+_register()
+
+
+def zgul(*arguments: object, env: dict[str, str] | None = None) -> str:
+    result = CliRunner().invoke(app, ["data", *map(str, arguments)], env=env)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """A mirror with MasakhaNER's Luo, and its address."""
+    for file in catalogue.find("masakhaner/luo")[0].files:
+        path = tmp_path / "mirror" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"Kisumu B-LOC\nen O\n\n")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=tmp_path / "mirror"))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def no_checksums(monkeypatch):
+    monkeypatch.setattr(catalogue, "_checksums", dict)
+
+
+def test_list_shows_every_dataset_within_100_columns():
+    output = zgul("list")
+    for dataset in catalogue.DATASETS:
+        assert dataset.name in output
+    assert "adapterhub" in output and "uriel" in output
+    assert max(map(len, output.splitlines())) <= 100
+
+
+def test_list_narrows_down():
+    output = zgul("list", "--group", "Germanic", "--lang", "føroyskt")
+    assert "ud/fo_oft" in output and "ud/got_proiel" not in output and "adapterhub" not in output
+    assert "slavic" not in zgul("list", "--group", "germanic")
+
+
+def test_list_as_json():
+    (entry,) = json.loads(zgul("list", "--lang", "fo", "--json"))
+    assert entry["name"] == "ud/fo_oft" and entry["licence"] == "CC BY-SA 4.0"
+    (file,) = entry["files"]
+    assert file["url"].startswith(
+        "https://raw.githubusercontent.com/UniversalDependencies/UD_Faroese-OFT/r2.5/"
+    )
+    assert re.fullmatch("[0-9a-f]{64}", file["sha256"])
+
+
+def test_list_with_nothing_to_show():
+    with pytest.raises(ZgulError, match="no dataset of the catalogue fits"):
+        zgul("list", "--task", "pos", "--lang", "sw")
+
+
+def test_fetch_lays_out_a_folder_that_stats_reads(mirror, tmp_path, no_checksums):
+    data = tmp_path / "data"
+    first = zgul("fetch", "masakhaner/luo", "--output", data, "--mirror", mirror)
+    assert first.count("trusted as first fetched") == 3 and f"--data {data}" in first
+    again = zgul("fetch", "masakhaner/luo", "--output", data, env={"ZGUL_MIRROR": mirror})
+    assert again.count("was there") == 3
+    rows = json.loads(zgul("stats", data, "--json"))["splits"]
+    assert [(row["language"], row["split"], row["words"]) for row in rows] == [
+        ("luo", "few", 2),
+        ("luo", "dev", 2),
+        ("luo", "test", 2),
+    ]
+    shown = zgul("stats", data)
+    assert "no sources" in shown and "no training data here for English, Amharic, Swahili, Wolof" in shown
+
+
+def test_fetch_goes_to_the_cache_folder_by_default(mirror, tmp_path, no_checksums):
+    zgul("fetch", "masakhaner/luo", "--mirror", mirror, env={"ZGUL_CACHE": str(tmp_path / "cache")})
+    assert (tmp_path / "cache/data/ner/luo/test.tsv").read_text() == "Kisumu\tB-LOC\nen\tO\n\n"
+
+
+def test_fetch_refuses_what_the_catalogue_does_not_vouch_for(mirror, tmp_path):
+    with pytest.raises(ZgulError, match="wrong checksum"):
+        zgul("fetch", "masakhaner/luo", "--output", tmp_path, "--mirror", mirror)
+
+
+def test_fetch_needs_to_know_what():
+    with pytest.raises(ZgulError, match="say what to fetch"):
+        zgul("fetch")
+    with pytest.raises(ZgulError, match="ud/ datasets"):
+        zgul("fetch", "wikiann/as", "--release", "r2.17")
+
+
+def test_fetching_a_group_names_what_must_be_got_by_hand(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr("zgul.corpora.fetch.fetch", lambda datasets, *_: asked.extend(datasets) or [])
+    output = zgul("fetch", "--group", "african", "--output", tmp_path)
+    assert [dataset.name for dataset in asked] == [d.name for d in catalogue.find("masakhaner/*")]
+    assert "Not fetched: conll2003/en" in output
+
+
+def test_an_error_is_one_line_and_no_traceback(tmp_path):
+    bad = tmp_path / "pos/fo/test.tsv"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("Føroyar\tPROPN\neru\n\n", "utf-8")
+    command = [sys.executable, "-c", "from zgul.cli import main; main()", "data", "stats", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"zgul: {bad}, line 2: ")
+
+
+def test_stats_fits_100_columns(tmp_path):
+    for code in ("en", "is", "de", "fo", "my_own"):
+        for split in ("train", "test"):
+            path = tmp_path / "pos" / code / f"{split}.tsv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{code}\tNOUN\n\n", "utf-8")
+    output = zgul("stats", tmp_path)
+    assert max(map(len, output.splitlines())) <= 100
+    assert "Faroese" in output and "my_own" in output and "61.7" in output
+
+
+@pytest.mark.parametrize("command", ["list", "fetch", "stats"])
+def test_help_has_examples(command):
+    assert f"zgul data {command}" in zgul(command, "--help")
