@@ -146,9 +146,7 @@ def test_what_cannot_be_scored(gold: list[list[str]], predicted: list[list[str]]
 def read_tags(path: Path) -> list[list[str]]:
     with open_binary(path) as file:
         blocks = file.read().decode("utf-8").split("\n\n")
-    return [
-        [line.split("\t")[1] for line in block.strip("\n").split("\n")] for block in blocks if block.strip()
-    ]
+    return [[line.split("\t")[1] for line in block.strip("\n").split("\n")] for block in blocks if block.strip()]
 
 
 def supports(gold: list[list[str]]) -> dict[str, int]:

@@ -69,9 +69,7 @@ def test_one_edit_is_one_edit(word: str, seed: int) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    st.one_of(st.text("абвг", min_size=1), st.text("कखगिी", min_size=1), st.text("abcþ", min_size=1)), seeds
-)
+@given(st.one_of(st.text("абвг", min_size=1), st.text("कखगिी", min_size=1), st.text("abcþ", min_size=1)), seeds)
 def test_letters_stay_in_their_script(word: str, seed: int) -> None:
     noisy = NOISE.word(word, np.random.default_rng(seed))
     scripts = [{unicodedata.name(c).split()[0] for c in w} for w in (word, noisy)]
@@ -148,9 +146,7 @@ def test_shares() -> None:
     noisy = CharacterNoise({"x": "z"}, sentence_share=0.4, word_share=0.25).apply(
         text, ["x"] * 2000, np.random.default_rng(0)
     )
-    changed = np.array(
-        [[a != b for a, b in zip(*pair, strict=True)] for pair in zip(text, noisy, strict=True)]
-    )
+    changed = np.array([[a != b for a, b in zip(*pair, strict=True)] for pair in zip(text, noisy, strict=True)])
     touched = changed.any(axis=1)
     assert touched.mean() == pytest.approx(0.4, abs=0.04)
     assert changed[touched].mean() == pytest.approx(0.25, abs=0.01)

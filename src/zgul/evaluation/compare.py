@@ -56,9 +56,7 @@ def mean_std(values: Sequence[float]) -> MeanStd:
     return MeanStd(float(np.mean(values)), std, len(values))
 
 
-def mcnemar(
-    gold: Sequence[Sequence[str]], first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]
-) -> McNemar:
+def mcnemar(gold: Sequence[Sequence[str]], first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]) -> McNemar:
     """Compare two systems word by word: exact binomial for few discordant words, else chi-square."""
     _check_aligned(gold, first, second)
     flat = (chain.from_iterable(tags) for tags in (gold, first, second))

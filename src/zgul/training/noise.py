@@ -76,9 +76,7 @@ class CharacterNoise:
         self._pools = {} if joint else {language: _pools(letters) for language, letters in counts.items()}
         self._all = _pools(sum(counts.values(), Counter[str]()))  # also for languages without an alphabet
         if not self._all:
-            raise ZgulError(
-                "character noise: the alphabets hold no letters; build them from the training words"
-            )
+            raise ZgulError("character noise: the alphabets hold no letters; build them from the training words")
 
     def word(self, word: str, rng: np.random.Generator, language: str | None = None) -> str:
         """Edit one word (unless it has no letters)."""
@@ -197,9 +195,7 @@ def _edit_once(units: list[str], kind: int, place: float, chance: float, pools: 
         units[at] = _replace(units[at], place * len(letters) % 1, chance, pools)
 
 
-def _insert(
-    units: list[str], letters: list[int], place: float, chance: float, pools: dict[str, _Pool]
-) -> None:
+def _insert(units: list[str], letters: list[int], place: float, chance: float, pools: dict[str, _Pool]) -> None:
     gap = int(place * (len(letters) + 1))  # before a letter, or after the last one
     neighbour = letters[min(gap, len(letters) - 1)]
     pool = pools.get(_group(units[neighbour][0]))
