@@ -1,0 +1,249 @@
+"""Words to sub-word pieces, and batches of them.
+
+Each word is cut into pieces by itself, so a corpus is encoded through a table of its word types: a word is
+tokenised once however often it occurs, and everything after that is array arithmetic. A tag sits on the first
+piece of its word. Sentences over the encoder's limit are cut at word borders; because pieces stay in the order of
+the words, joining them again needs no book-keeping.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError
+
+IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
+
+
+@dataclass
+class Batch:
+    """Sentences (or parts of long ones) padded to one length."""
+
+    input_ids: Tensor  # [B, T]
+    mask: Tensor  # [B, T] bool: a piece or a special, not padding
+    words: Tensor  # [B, T] bool: first piece of a word
+    languages: Tensor  # [B, T] row in the model's table of languages
+    labels: Tensor  # [B, T] label index or IGNORED
+    corpus: Tensor  # [B] which corpus the sentence is from: corpora may annotate different label sets
+    rows: Tensor  # [B] place in the encoded corpus; -1 for padding rows
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(**{name: value.to(device) for name, value in vars(self).items()})
+
+
+class PieceEncoder:
+    """Words to pieces through a table of word types."""
+
+    def __init__(self, tokenizer: Any, max_pieces: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_pieces = max_pieces - 2  # room for the two specials
+        self.begin: int = _special(tokenizer, "cls_token_id", "bos_token_id")
+        self.end: int = _special(tokenizer, "sep_token_id", "eos_token_id")
+        self.pad: int = _special(tokenizer, "pad_token_id")
+        self.unknown: int = _special(tokenizer, "unk_token_id")
+        self._type_of: dict[str, int] = {}
+        self._pieces: list[NDArray[np.int32]] = []
+
+    def pieces(self, word: str) -> list[int]:
+        """The pieces of one word; never none."""
+        self._learn([word])
+        return [int(piece) for piece in self._pieces[self._type_of[word]]]
+
+    def _learn(self, words: Sequence[str]) -> None:
+        """Tokenise the words that are not in the table yet, all at once."""
+        new = [word for word in dict.fromkeys(words) if word not in self._type_of]
+        if not new:
+            return
+        for word, encoding in zip(new, self._tokenise(new), strict=True):
+            # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
+            pieces = encoding or [self.unknown]
+            self._type_of[word] = len(self._pieces)
+            self._pieces.append(np.array(pieces[: self.max_pieces], dtype=np.int32))
+
+    def _tokenise(self, words: list[str]) -> list[list[int]]:
+        backend = self.tokenizer.backend_tokenizer
+        encodings = backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def unknown_share(self, words: Sequence[str]) -> float:
+        """The share of pieces that the vocabulary does not know."""
+        self._learn(words)
+        pieces = np.concatenate([self._pieces[self._type_of[word]] for word in words] or [np.zeros(0, np.int32)])
+        return float((pieces == self.unknown).mean()) if len(pieces) else 0.0
+
+    def encode(
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        labels: dict[str, int] | None = None,
+        languages: dict[str, int] | None = None,
+        corpus: Sequence[int] | None = None,
+        words: Sequence[Sequence[str]] | None = None,
+    ) -> EncodedCorpus:
+        """Encode sentences.
+
+        ``labels`` maps tags to indices; tags that it lacks are unannotated and stay out of the loss.
+        ``languages`` maps language codes to rows of the model's table. ``words`` replaces the sentences' words
+        (by noised ones, say) and keeps everything else.
+        """
+        words = words if words is not None else [sentence.words for sentence in sentences]
+        flat_words = [word for sentence in words for word in sentence]
+        self._learn(flat_words)
+        types = np.fromiter((self._type_of[word] for word in flat_words), np.int64, len(flat_words))
+        type_lengths = np.fromiter((len(pieces) for pieces in self._pieces), np.int64, len(self._pieces))
+        lengths = type_lengths[types]
+        sizes = np.fromiter((len(sentence) for sentence in words), np.int64, len(words))
+        word_ends = np.cumsum(sizes)
+        piece_ends = np.concatenate([[0], np.cumsum(lengths)])  # piece offset of each word border
+
+        borders, owner = self._chunks(np.concatenate([[0], word_ends]), piece_ends)
+        starts = piece_ends[borders[:-1]]
+        type_starts = np.cumsum(type_lengths) - type_lengths
+        index = np.repeat(type_starts[types] - piece_ends[:-1], lengths) + np.arange(piece_ends[-1])
+        pieces = np.concatenate([*self._pieces, np.zeros(0, np.int32)])[index]
+        first = np.zeros(len(pieces), dtype=bool)
+        first[piece_ends[:-1]] = True
+
+        word_labels = np.full(len(types), IGNORED, dtype=np.int64)
+        if labels is not None:
+            tags = [tag for sentence in sentences for tag in (sentence.tags or [""] * len(sentence))]
+            word_labels = np.fromiter((labels.get(tag, IGNORED) for tag in tags), np.int64, len(tags))
+        piece_labels = np.full(len(pieces), IGNORED, dtype=np.int64)
+        piece_labels[first] = word_labels
+        word_rows = _language_rows(sentences, sizes, languages)
+        return EncodedCorpus(
+            pieces=torch.from_numpy(pieces),
+            first=torch.from_numpy(first),
+            labels=torch.from_numpy(piece_labels),
+            languages=torch.from_numpy(np.repeat(word_rows, lengths)),
+            starts=torch.from_numpy(starts),
+            lengths=torch.from_numpy(np.diff(np.append(starts, len(pieces)))),
+            corpus=torch.from_numpy(np.asarray(corpus, np.int64)[owner] if corpus is not None else owner * 0),
+            sentence_sizes=sizes,
+            specials=(self.begin, self.end, self.pad),
+        )
+
+    def _chunks(
+        self, sentence_borders: NDArray[np.int64], piece_ends: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Word borders of the chunks, and the sentence that each chunk is from."""
+        spans = piece_ends[sentence_borders[1:]] - piece_ends[sentence_borders[:-1]]
+        borders, owner = [0], []
+        if (spans <= self.max_pieces).all():
+            keep = np.diff(sentence_borders) > 0
+            return np.concatenate([[0], sentence_borders[1:][keep]]), np.flatnonzero(keep)
+        for index, (start, end) in enumerate(itertools.pairwise(sentence_borders.tolist())):
+            while start < end:
+                limit = piece_ends[start] + self.max_pieces
+                stop = min(end, int(np.searchsorted(piece_ends, limit, side="right")) - 1)
+                borders.append(stop)
+                owner.append(index)
+                start = stop
+        return np.array(borders), np.array(owner, dtype=np.int64)
+
+
+@dataclass
+class EncodedCorpus:
+    """A corpus as flat arrays of pieces; ``batch`` cuts padded batches out of them, on any device."""
+
+    pieces: Tensor  # [P]
+    first: Tensor  # [P] bool
+    labels: Tensor  # [P]
+    languages: Tensor  # [P]
+    starts: Tensor  # [S] first piece of each chunk
+    lengths: Tensor  # [S] pieces of each chunk, without specials
+    corpus: Tensor  # [S]
+    sentence_sizes: NDArray[np.int64]  # words of each sentence, before cutting
+    specials: tuple[int, int, int]  # begin, end, pad
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def to(self, device: torch.device | str) -> EncodedCorpus:
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return EncodedCorpus(**moved, sentence_sizes=self.sentence_sizes, specials=self.specials)
+
+    def batch(self, rows: Tensor, length: int) -> Batch:
+        """The chunks ``rows`` [B] (-1: an empty row) as a batch padded to ``length``."""
+        begin, end, pad = self.specials
+        real = rows >= 0
+        rows_safe = rows.clamp(min=0)
+        lengths = torch.where(real, self.lengths[rows_safe], 0)[:, None]  # [B, 1]
+        place = torch.arange(length, device=rows.device)[None] - 1  # [1, T]: the piece at each position
+        inside = (place >= 0) & (place < lengths)
+        index = (self.starts[rows_safe][:, None] + place).clamp(min=0, max=max(len(self.pieces) - 1, 0))
+        ids = torch.where(inside, self.pieces[index].long(), pad)
+        ids = torch.where((place == -1) & real[:, None], begin, ids)
+        ids = torch.where((place == lengths) & real[:, None], end, ids)
+        language = torch.where(inside, self.languages[index], self.languages[self.starts[rows_safe]][:, None])
+        return Batch(
+            input_ids=ids,
+            # an empty row keeps one visible position, because attention over nothing is not a number
+            mask=((place <= lengths) & real[:, None]) | (place == -1),
+            words=inside & self.first[index],
+            languages=language,
+            labels=torch.where(inside, self.labels[index], IGNORED),
+            corpus=self.corpus[rows_safe],
+            rows=rows,
+        )
+
+    def batches(self, max_tokens: int = 8192, multiple: int = 8) -> Iterator[Batch]:
+        """All chunks once, longest first, in batches of about this many tokens (padding included)."""
+        order = torch.argsort(self.lengths.cpu(), descending=True, stable=True)
+        lengths = self.lengths.cpu()[order] + 2
+        at = 0
+        while at < len(order):
+            length = int(-(-int(lengths[at]) // multiple) * multiple)
+            count = max(1, max_tokens // length)
+            yield self.batch(order[at : at + count].to(self.starts.device), length)
+            at += count
+
+    def scatter(self, into: Tensor, batch: Batch, values: Tensor) -> None:
+        """Write values [B, T, ...] of a batch's words into ``into`` [P, ...], by piece."""
+        place = torch.arange(values.shape[1], device=values.device)[None] - 1
+        index = self.starts[batch.rows.clamp(min=0)][:, None] + place
+        wanted = batch.words & (batch.rows >= 0)[:, None]
+        into[index[wanted]] = values[wanted].to(into.dtype)
+
+    def by_sentence(self, values: Tensor) -> list[Tensor]:
+        """Values [P, ...] per piece to one tensor [words, ...] per sentence."""
+        return list(torch.split(values[self.first].cpu(), self.sentence_sizes.tolist()))
+
+
+def _language_rows(
+    sentences: Sequence[Sentence], sizes: NDArray[np.int64], languages: dict[str, int] | None
+) -> NDArray[np.int64]:
+    """The language row of every word."""
+    if languages is None:
+        return np.zeros(int(sizes.sum()), dtype=np.int64)
+    rows: list[NDArray[np.int64]] = []
+    for sentence, size in zip(sentences, sizes, strict=True):
+        if sentence.word_languages is not None:
+            rows.append(np.array([_row(languages, code) for code in sentence.word_languages], dtype=np.int64))
+        else:
+            rows.append(np.full(int(size), _row(languages, sentence.language), dtype=np.int64))
+    return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+
+
+def _row(languages: dict[str, int], code: str | None) -> int:
+    if code is None or code not in languages:
+        known = ", ".join(languages)
+        raise ZgulError(f"a sentence is in {code!r}, which this model was not told of; it knows: {known}")
+    return languages[code]
+
+
+def _special(tokenizer: Any, *names: str) -> int:
+    for name in names:
+        value = getattr(tokenizer, name, None)
+        if value is not None:
+            return int(value)
+    raise ZgulError(f"the tokenizer has no {names[0].removesuffix('_id')}; a BERT-like tokenizer is needed")

@@ -1,0 +1,158 @@
+"""Every adapter method of the paper is a weighting of the same bank; each weighting is a class here.
+
+A weighting looks at the bank through one or two *views* (ZGUL has two, fusion and lang2vec). It gives scores
+[B, T, K, N], which a softmax over N turns into weights, and it turns the K weighted sums of adapter outputs into
+what is added to the feed-forward output: ``z = f + mix(Σ_n w_n u_n)``. Scores are the only thing that entropy
+minimisation moves.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from zgul.ensemble.fusion import Fusion
+from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors
+
+
+class Weighting(nn.Module):
+    """What every way of weighting offers."""
+
+    views: tuple[str, ...] = ("mix",)
+
+    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+        """h [B, T, d], u [N, B, T, d], language rows [B, T] to scores [B, T, K, N]."""
+        raise NotImplementedError
+
+    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
+        """u [N, B, T, d] and weights [B, T, K, N] to [B, T, d]."""
+        return weighted_sums(u, weights)[0]
+
+
+class Uniform(Weighting):
+    """1/N for every adapter: MADX^multi-Uniform, and where EMEA starts."""
+
+    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+        return h.new_zeros(*h.shape[:2], 1, len(u))
+
+
+class OneHot(Weighting):
+    """One adapter per token, by the token's language: MADX and MADX^multi."""
+
+    choice: Tensor
+
+    def __init__(self, choice: list[int]) -> None:
+        """``choice[m]`` is the adapter for row m of the model's language table."""
+        super().__init__()
+        self.register_buffer("choice", torch.tensor(choice), persistent=False)
+
+    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+        chosen = nn.functional.one_hot(self.choice[languages], len(u)).to(h.dtype)  # [B, T, N]
+        return chosen.log()[:, :, None]  # 0 and -inf: the softmax is exactly one-hot
+
+
+class ZGUL(Weighting):
+    """Fusion and lang2vec, each mixing the bank, joined by a linear layer: ``C [W_v Σ α_F u ; W_v Σ α_L u]``.
+
+    With one part left out (w/o L, w/o F) there is nothing to join and the mix is ``W_v Σ α u``. ``combine='max'``
+    is the element-wise maximum that the authors' release uses for its Slavic model.
+    """
+
+    def __init__(
+        self,
+        vectors: LanguageVectors,
+        *,
+        width: int,
+        depth: int,
+        views: tuple[str, ...] = ("fusion", "lang2vec"),
+        form: str = "bilinear",
+        combine: str = "linear",
+    ) -> None:
+        super().__init__()
+        self.views = views
+        self.vectors = vectors
+        self.fusion = nn.ModuleList(Fusion(width) for _ in range(depth if "fusion" in views else 0))
+        size = vectors.project.out_features
+        self.lang2vec = nn.ModuleList(Lang2Vec(size, width, form) for _ in range(depth if "lang2vec" in views else 0))
+        self.value = nn.ModuleList(_identity(width, 1, bias=False) for _ in range(depth))
+        joined = len(views) == 2 and combine == "linear"
+        self.combine = nn.ModuleList(_identity(width, 2) for _ in range(depth if joined else 0))
+
+    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+        scores = []
+        for view in self.views:
+            if view == "fusion":
+                scores.append(self.fusion[layer](h, u))
+            else:
+                table = self.lang2vec[layer](self.vectors(), len(u))  # [M, N]
+                scores.append(table[languages].to(h.dtype))
+        return torch.stack(scores, dim=2)
+
+    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
+        outputs = [self.value[layer](mixed) for mixed in weighted_sums(u, weights)]
+        if self.combine:
+            joined: Tensor = self.combine[layer](torch.cat(outputs, dim=-1))
+            return joined
+        return outputs[0] if len(outputs) == 1 else torch.maximum(*outputs)
+
+
+class Folded(Weighting):
+    """A trained ZGUL with its products of matrices multiplied out; the same numbers with fewer products.
+
+    ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` one each, and lang2vec a table.
+    """
+
+    def __init__(self, source: ZGUL) -> None:
+        super().__init__()
+        self.views = source.views
+        depth, width = len(source.value), source.value[0].in_features
+        with torch.no_grad():
+            if "fusion" in self.views:
+                key = torch.stack([fusion.key.weight for fusion in source.fusion])  # [L, d, d]
+                query = torch.stack([fusion.query.weight for fusion in source.fusion])
+                bias = torch.stack([fusion.query.bias for fusion in source.fusion])
+                self.score = nn.Parameter(query.mT @ key)  # [L, d, d]: h @ score = W_kᵀ W_q h
+                self.score_bias = nn.Parameter((bias[:, None] @ key).squeeze(1))  # [L, d]
+            value = torch.stack([linear.weight for linear in source.value])  # [L, d, d]
+            if source.combine:
+                joined = torch.stack([linear.weight for linear in source.combine])  # [L, d, 2d]
+                parts = torch.stack([joined[..., :width] @ value, joined[..., width:] @ value], dim=1)
+                self.mix_bias = nn.Parameter(torch.stack([linear.bias for linear in source.combine]))
+            elif len(self.views) == 1:
+                parts = value[:, None]
+                self.mix_bias = nn.Parameter(value.new_zeros(depth, width))
+            else:
+                raise ValueError("combine='max' is not linear and cannot be folded")
+            self.project = nn.Parameter(parts.transpose(1, 2).reshape(depth, width, -1))  # [L, d, K d]
+        self.vectors, self.lang2vec = source.vectors, source.lang2vec
+
+    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+        scores = []
+        for view in self.views:
+            if view == "fusion":
+                query = h @ self.score[layer] + self.score_bias[layer]
+                scores.append(torch.einsum("btd,nbtd->btn", query, u))
+            else:
+                table = self.lang2vec[layer](self.vectors(), len(u))
+                scores.append(table[languages].to(h.dtype))
+        return torch.stack(scores, dim=2)
+
+    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
+        mixed = torch.cat(weighted_sums(u, weights), dim=-1)  # [B, T, K d]
+        return nn.functional.linear(mixed, self.project[layer], self.mix_bias[layer])
+
+
+def weighted_sums(u: Tensor, weights: Tensor) -> list[Tensor]:
+    """``Σ_n w_n u_n`` for each view: u [N, B, T, d], weights [B, T, K, N] to K tensors [B, T, d]."""
+    mixed = torch.einsum("nbtd,btkn->kbtd", u, weights.to(u.dtype))
+    return list(mixed)
+
+
+def _identity(width: int, parts: int, bias: bool = True) -> nn.Linear:
+    """A linear map that starts as the mean of its ``parts`` inputs of this width."""
+    linear = nn.Linear(width * parts, width, bias=bias)
+    with torch.no_grad():
+        linear.weight.copy_(torch.eye(width).repeat(1, parts) / parts)
+        if bias:
+            linear.bias.zero_()
+    return linear

@@ -1,0 +1,138 @@
+"""The one model: an encoder whose layers end in a weighted bank and a task adapter, and a head.
+
+With x the attention output of a layer, f its feed-forward output, LN the layer's own frozen norm,
+``h = LN(f + x)`` and u_n the n-th language adapter without residual:
+
+    z   = f + mix(Σ_n w_n u_n)        the weighting of the bank (the paper's o_LA)
+    t   = z + TA(LN(z + x))           the task adapter (the paper's o_final)
+    out = LN(t + x)
+
+A model without a bank skips the first line, one without task adapters the second: plain fine-tuning is what is
+left. CPG puts a generated adapter in place of the bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from zgul.adapters.bank import Bank
+from zgul.adapters.bottleneck import Bottleneck
+from zgul.corpora.encode import Batch
+from zgul.encoders.encoder import Encoder
+from zgul.ensemble.weighting import Weighting
+
+INVERTIBLE = ("off", "first", "mixed")
+
+# Given a layer and a function that computes the weighting's scores [B, T, K, N], gives the weights to use
+Choose = Callable[[int, Callable[[], Tensor]], Tensor]
+
+
+def softmax_scores(layer: int, compute: Callable[[], Tensor]) -> Tensor:
+    """The model's own weights."""
+    return compute().softmax(dim=-1)
+
+
+class Generator(nn.Module):
+    """Something that adds to the feed-forward output and is not a weighting of the bank (CPG)."""
+
+    def forward(self, layer: int, f: Tensor, languages: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass
+class Prefix:
+    """What no weight can change: everything up to the mix of the first layer."""
+
+    x: Tensor  # [B, T, d]
+    f: Tensor  # [B, T, d]
+    h: Tensor  # [B, T, d]
+    u: Tensor  # [N, B, T, d]
+
+
+class Model(nn.Module):
+    """Encoder, bank, weighting, task adapters and head."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        labels: list[str],
+        *,
+        bank: Bank | None = None,
+        weighting: Weighting | None = None,
+        generator: Generator | None = None,
+        task_size: int | None = None,
+        invertible: str = "off",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.labels = labels
+        self.bank = bank
+        self.weighting = weighting
+        self.generator = generator
+        self.invertible = invertible
+        sizes = [task_size] * encoder.depth if task_size else []
+        self.task = nn.ModuleList(Bottleneck(encoder.width, size) for size in sizes)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(encoder.width, len(labels))
+        nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, batch: Batch, choose: Choose = softmax_scores, prefix: Prefix | None = None) -> Tensor:
+        """Label scores [B, T, C]; meaningful at the first piece of each word."""
+        mask = batch.mask[:, None, None, :]
+        hidden = self.embed(batch, choose) if prefix is None else prefix.x
+        for index in range(self.encoder.depth):
+            if index == 0 and prefix is not None:
+                x, f = prefix.x, prefix.f
+            else:
+                x, f = self.encoder.layer(index, hidden, mask)
+            if self.bank is not None and self.weighting is not None:
+                f = f + self._ensemble(index, x, f, batch, choose, prefix if index == 0 else None)
+            elif self.generator is not None:
+                f = f + self.generator(index, f, batch.languages)
+            if self.task:
+                f = f + self.task[index](self.encoder.norm(index, f + x))
+            hidden = self.encoder.norm(index, f + x)
+        logits: Tensor = self.head(self.dropout(hidden))
+        return logits
+
+    def embed(self, batch: Batch, choose: Choose) -> Tensor:
+        """Embeddings [B, T, d], through the bank's invertible blocks where the model uses them."""
+        hidden = self.encoder.embed(batch.input_ids)
+        if self.bank is None or self.weighting is None or self.invertible == "off":
+            return hidden
+        if self.invertible == "first":
+            return self.bank.invert(hidden, None)
+        count = len(self.bank)
+        weights = choose(-1, lambda: self._invertible_scores(hidden, batch.languages, count))
+        return self.bank.invert(hidden, weights[:, :, 0].to(hidden.dtype))
+
+    def prefix(self, batch: Batch) -> Prefix:
+        """The part of the first layer that comes before its weights."""
+        assert self.bank is not None
+        hidden = self.embed(batch, softmax_scores)
+        x, f = self.encoder.layer(0, hidden, batch.mask[:, None, None, :])
+        h = self.encoder.norm(0, f + x)
+        return Prefix(x, f, h, self.bank(0, h))
+
+    def _ensemble(
+        self, index: int, x: Tensor, f: Tensor, batch: Batch, choose: Choose, prefix: Prefix | None
+    ) -> Tensor:
+        assert self.bank is not None and self.weighting is not None
+        weighting = self.weighting
+        h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
+        u = self.bank(index, h) if prefix is None else prefix.u
+        weights = choose(index, lambda: weighting.scores(index, h, u, batch.languages))
+        return weighting.mix(index, u, weights)
+
+    def _invertible_scores(self, hidden: Tensor, languages: Tensor, count: int) -> Tensor:
+        """Scores for the invertible blocks: a one-hot weighting picks its own, any other starts uniform."""
+        from zgul.ensemble.weighting import OneHot
+
+        if isinstance(self.weighting, OneHot):
+            return self.weighting.scores(0, hidden, hidden.new_empty(count), languages)
+        return hidden.new_zeros(len(hidden), 1, 1, count)

@@ -1,0 +1,333 @@
+"""A method in use: an encoder, a bank and what was trained, ready to predict, to be saved and to be loaded.
+
+A saved tagger is a folder: ``config.json``, ``model.safetensors`` (what was trained), ``bank.safetensors`` (the
+language adapters, unless they ship with the package) and, on request, ``encoder/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zgul import __version__
+from zgul.adapters.bank import LanguageAdapter
+from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.corpora.encode import Batch, PieceEncoder
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.encoder import Encoder
+from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.ensemble.weighting import ZGUL, Folded
+from zgul.errors import ZgulError
+from zgul.methods import Method, MethodOptions, Parts, method
+from zgul.tensors import load_tensors, read_json, save_tensors, write_json
+
+FORMAT = 1
+
+
+@dataclass
+class Prediction:
+    """What a tagger says of one sentence."""
+
+    tags: list[str]
+    probabilities: NDArray[np.float32]  # [words] of the chosen tag
+    weights: NDArray[np.float32] | None = None  # [words, K, N] of each view and adapter, mean over the layers
+    weights_before: NDArray[np.float32] | None = None  # the same before EM
+
+
+@dataclass
+class Tagger:
+    """A trained method."""
+
+    method: Method
+    parts: Parts
+    tokenizer: Any
+    task: str
+    encoder_name: str
+    strategy: str = ""
+    em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
+    about: dict[str, Any] = field(default_factory=dict)  # how it was made
+
+    def __post_init__(self) -> None:
+        self.strategy = self.method.check_strategy(self.strategy or self.method.strategies[0])
+        self.model = self.method.build(self.parts)
+        self.trained = [name for name, value in self.model.named_parameters() if value.requires_grad]
+        self.pieces = PieceEncoder(self.tokenizer, self.parts.encoder.max_pieces)
+
+    @classmethod
+    def new(
+        cls,
+        method_name: str,
+        *,
+        encoder: str | tuple[Any, Any],
+        task: str,
+        labels: Sequence[str],
+        sources: Sequence[str],
+        adapters: Sequence[LanguageAdapter] = (),
+        options: MethodOptions | None = None,
+        features: dict[str, NDArray[np.float32]] | None = None,
+    ) -> Tagger:
+        """An untrained tagger on an encoder given by name or as (model, tokenizer)."""
+        chosen = method(method_name)
+        if isinstance(encoder, str):
+            from zgul import encoders
+
+            name, (model, tokenizer) = encoder, encoders.load(encoder)
+        else:
+            name, (model, tokenizer) = "given", encoder
+        parts = Parts(
+            Encoder(model),
+            list(labels),
+            list(sources),
+            list(adapters) if chosen.needs_bank else [],
+            options or MethodOptions(),
+            features or {},
+        )
+        return cls(chosen, parts, tokenizer, task, name)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.head.weight.device
+
+    @property
+    def labels(self) -> list[str]:
+        return self.parts.labels
+
+    def to(self, device: torch.device | str) -> Tagger:
+        self.model.to(device)
+        return self
+
+    def prepare(self, languages: Sequence[str], strategy: str | None = None) -> dict[str, int]:
+        """Make the model ready for these languages; gives their rows."""
+        strategy = self.method.check_strategy(strategy or self.strategy)
+        return self.method.prepare(self.model, strategy, languages, self.parts)
+
+    def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
+        """The EM settings for a language; None where the strategy has no EM."""
+        strategy = strategy or self.strategy
+        if not self.method.uses_em(strategy):
+            return None
+        config = self.em.get(language) or self.em.get("") or EMConfig()
+        return replace(config, tied=True) if strategy in ("em-tied", "emea") else config
+
+    def predict(
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        strategy: str | None = None,
+        em: EMConfig | None = None,
+        max_tokens: int = 4096,
+        weights: bool = False,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> list[Prediction]:
+        """Tag sentences, whose ``language`` must be set. ``on_batch`` hears how many chunks were done."""
+        strategy = self.method.check_strategy(strategy or self.strategy)
+        spoken = dict.fromkeys(code for sentence in sentences for code in _languages(sentence))
+        rows = self.prepare(list(spoken), strategy)
+        if em is None and spoken:
+            em = self.em_for(next(iter(spoken)), strategy)
+        encoded = self.pieces.encode(sentences, languages=rows).to(self.device)
+        count = len(encoded.pieces)
+        tags = torch.zeros(count, dtype=torch.int16, device=self.device)
+        probabilities = torch.zeros(count, device=self.device)
+        seen: dict[str, Tensor] = {}
+        self.model.eval()
+        for batch in encoded.batches(max_tokens):
+            logits, before, after = self._run(batch, em, weights)
+            best = logits.float().softmax(dim=-1).max(dim=-1)
+            encoded.scatter(tags, batch, best.indices)
+            encoded.scatter(probabilities, batch, best.values)
+            for name, value in (("before", before), ("after", after)):
+                if value is not None:
+                    mean = value.mean(dim=0)  # [L, B, T, K, N] -> [B, T, K, N]
+                    if name not in seen:
+                        seen[name] = torch.zeros(count, *mean.shape[2:], device=self.device)
+                    encoded.scatter(seen[name], batch, mean.expand(*batch.words.shape, *mean.shape[2:]))
+            if on_batch is not None:
+                on_batch(len(batch.rows))
+        columns = {name: encoded.by_sentence(value) for name, value in seen.items()}
+        results = []
+        for index, (tag_row, p_row) in enumerate(
+            zip(encoded.by_sentence(tags), encoded.by_sentence(probabilities), strict=True)
+        ):
+            names = [self.labels[int(tag)] for tag in tag_row]
+            results.append(
+                Prediction(
+                    tags=valid_iob2(names) if self.task == "ner" else names,
+                    probabilities=p_row.numpy(),
+                    weights=columns["after"][index].numpy() if "after" in columns else None,
+                    weights_before=columns["before"][index].numpy() if "before" in columns else None,
+                )
+            )
+        return results
+
+    def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Label scores of a batch and, where asked, the weights before and after EM."""
+        if self.model.bank is None or (em is None and not weights):
+            with torch.no_grad():
+                return self.model(batch), None, None
+        if em is None or em.steps == 0:
+            result = minimise_entropy(self.model, batch, EMConfig(steps=0))
+        else:
+            result = minimise_entropy(self.model, batch, em)
+        return (result.logits, result.before, result.after) if weights else (result.logits, None, None)
+
+    def fold(self) -> Tagger:
+        """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
+        self.parts.encoder.merge_low_rank()
+        if isinstance(self.model.weighting, ZGUL):
+            self.model.weighting = Folded(self.model.weighting)
+        self.model.requires_grad_(False)
+        return self
+
+    # --- saving and loading
+
+    def save_pretrained(
+        self, folder: Path | str, *, bits: int = 32, folded: bool = False, bank: bool = True, encoder: bool = False
+    ) -> None:
+        """Save as a folder; without ``bank`` the package's own language adapters are taken when loading."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {name: value for name, value in self.model.named_parameters() if name in set(self.trained)}
+        if folded and isinstance(self.model.weighting, ZGUL):
+            state = {name: value for name, value in state.items() if not name.startswith("weighting.")}
+            kept = Folded(self.model.weighting)
+            state |= {f"weighting.{name}": value for name, value in kept.named_parameters()}
+        save_tensors(folder / "model.safetensors", state, bits=bits)
+        if bank and self.model.bank is not None:
+            save_adapters(folder / "bank.safetensors", [self.model.bank.extract(x) for x in self.model.bank.languages])
+        if encoder:
+            self.parts.encoder.model.save_pretrained(folder / "encoder")
+            self.tokenizer.save_pretrained(folder / "encoder")
+        write_json(folder / "config.json", self._config(folded, bank, encoder))
+
+    def _config(self, folded: bool, bank: bool, encoder: bool) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "zgul": __version__,
+            "task": self.task,
+            "method": self.method.name,
+            "strategy": self.strategy,
+            "sources": self.parts.sources,
+            "labels": self.labels,
+            "options": asdict(self.parts.options),
+            "encoder": {
+                "name": "encoder" if encoder else self.encoder_name,
+                "width": self.parts.encoder.width,
+                "depth": self.parts.encoder.depth,
+            },
+            "bank": ("inside" if bank else "shipped") if self.model.bank is not None else "none",
+            "folded": folded,
+            "em": {language: asdict(config) for language, config in self.em.items()},
+            "features": {code: np.asarray(value).tolist() for code, value in self.parts.features.items()},
+            "about": self.about,
+        }
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: Path | str, *, encoder: tuple[Any, Any] | str | None = None, device: str | torch.device = "cpu"
+    ) -> Tagger:
+        """Load a folder written by ``save_pretrained``; ``encoder`` replaces the one the folder names."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ZgulError(f"{folder}: no such folder; a tagger is a folder with config.json and model.safetensors")
+        config = read_json(folder / "config.json")
+        _check_config(config, folder)
+        info: Any = config["encoder"]
+        name = str(info["name"])
+        if encoder is None or isinstance(encoder, str):
+            from zgul import encoders
+
+            name = encoder or name
+            encoder = encoders.load(str(folder / "encoder") if name == "encoder" else name)
+        body = Encoder(encoder[0])
+        if (body.width, body.depth) != (info["width"], info["depth"]):
+            raise ZgulError(
+                f"{folder} was trained on an encoder of {info['depth']} layers of width {info['width']}; "
+                f"the one given has {body.depth} of width {body.width}"
+            )
+        parts = Parts(
+            body,
+            list(config["labels"]),  # type: ignore[call-overload]
+            list(config["sources"]),  # type: ignore[call-overload]
+            _load_bank(folder, config),
+            MethodOptions(**config["options"]),  # type: ignore[arg-type]
+            {code: np.array(value, np.float32) for code, value in config["features"].items()},  # type: ignore[attr-defined]
+        )
+        tagger = cls(
+            method(str(config["method"])), parts, encoder[1], str(config["task"]), name, str(config["strategy"])
+        )
+        tagger.em = {code: EMConfig(**value) for code, value in config["em"].items()}  # type: ignore[attr-defined]
+        tagger.about = dict(config["about"])  # type: ignore[call-overload]
+        if config["folded"] and isinstance(tagger.model.weighting, ZGUL):
+            tagger.model.weighting = Folded(tagger.model.weighting)
+        tagger._load_state(load_tensors(folder / "model.safetensors"), folder)
+        if config["folded"]:
+            tagger.fold()
+        return tagger.to(device)
+
+    @torch.no_grad()
+    def _load_state(self, state: dict[str, Tensor], folder: Path) -> None:
+        own = dict(self.model.named_parameters())
+        expected = {name for name, value in own.items() if value.requires_grad}
+        missing, extra = expected - set(state), set(state) - set(own)
+        if missing or extra:
+            named = ", ".join(sorted(missing | extra)[:3])
+            raise ZgulError(
+                f"{folder}/model.safetensors does not fit its config.json: {len(missing)} tensors missing, "
+                f"{len(extra)} unknown ({named}, …). Save the tagger again, or use the zgul version it was made with."
+            )
+        for name, value in state.items():
+            if own[name].shape != value.shape:
+                raise ZgulError(
+                    f"{folder}/model.safetensors: {name} has shape {list(value.shape)}, "
+                    f"this model needs {list(own[name].shape)}"
+                )
+            own[name].copy_(value)
+
+
+def valid_iob2(tags: list[str]) -> list[str]:
+    """Turn an ``I-`` that continues nothing into ``B-``: the same entities, in a form every tool accepts."""
+    fixed, previous = [], "O"
+    for tag in tags:
+        if tag.startswith("I-") and previous[2:] != tag[2:]:
+            tag = "B-" + tag[2:]
+        fixed.append(tag)
+        previous = tag
+    return fixed
+
+
+def _languages(sentence: Sentence) -> Iterator[str]:
+    if sentence.word_languages is not None:
+        yield from sentence.word_languages
+    elif sentence.language is not None:
+        yield sentence.language
+    else:
+        raise ZgulError("a sentence has no language; say which it is in (--lang, or Sentence(language=...))")
+
+
+def _load_bank(folder: Path, config: dict[str, object]) -> list[LanguageAdapter]:
+    if config["bank"] == "none":
+        return []
+    if config["bank"] == "inside":
+        return load_adapters(folder / "bank.safetensors")
+    from zgul.tagging.shipped import adapters
+
+    return adapters(list(config["sources"]))  # type: ignore[call-overload]
+
+
+def _check_config(config: dict[str, object], folder: Path) -> None:
+    if config.get("format") != FORMAT:
+        raise ZgulError(
+            f"{folder} was saved in format {config.get('format')!r} by zgul {config.get('zgul', '?')}; this is zgul "
+            f"{__version__}, which reads format {FORMAT}. Save it again with this version."
+        )
+    needed = {"task", "method", "strategy", "sources", "labels", "options", "encoder", "bank", "folded", "em", "about"}
+    if missing := needed - set(config):
+        raise ZgulError(f"{folder}/config.json lacks {', '.join(sorted(missing))}")

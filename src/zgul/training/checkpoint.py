@@ -1,0 +1,76 @@
+"""Checkpoints: everything a run needs to go on bit for bit, in one safetensors file that is moved into place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zgul.errors import ZgulError
+from zgul.tensors import load_with_metadata, save_tensors
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch that are done
+    step: int = 0  # optimiser steps
+    best_f1: float = -1.0
+    best_step: int = 0
+    stale: int = 0  # evaluations since the best
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save_checkpoint(
+    path: Path,
+    model: nn.Module,
+    names: list[str],
+    optimizer: torch.optim.Optimizer,
+    best: dict[str, Tensor],
+    progress: Progress,
+    fingerprint: str,
+) -> None:
+    """Trained weights, the best ones so far, the optimiser and the random state."""
+    own = dict(model.named_parameters())
+    tensors: dict[str, Tensor] = {f"model.{name}": own[name] for name in names}
+    tensors |= {f"best.{name}": value for name, value in best.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    notes = {"progress": json.dumps(vars(progress)), "fingerprint": fingerprint}
+    save_tensors(path, tensors, metadata=notes)
+
+
+def load_checkpoint(
+    path: Path, model: nn.Module, names: list[str], optimizer: torch.optim.Optimizer, fingerprint: str
+) -> tuple[dict[str, Tensor], Progress]:
+    """Put a run back to where it stood; gives the best weights and the progress."""
+    tensors, notes = load_with_metadata(path)
+    if notes.get("fingerprint") != fingerprint:
+        raise ZgulError(
+            f"{path} belongs to a run with another configuration; use another --output, or start anew without --resume"
+        )
+    own = dict(model.named_parameters())
+    with torch.no_grad():
+        for name in names:
+            own[name].copy_(tensors[f"model.{name}"])
+    best = {name: tensors[f"best.{name}"].to(own[name].device) for name in names if f"best.{name}" in tensors}
+    state = optimizer.state_dict()
+    state["state"] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            _, index, name = key.split(".", 2)
+            state["state"].setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict(state)
+    torch.set_rng_state(tensors["random.cpu"])
+    if "random.cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    return best, Progress(**json.loads(notes["progress"]))

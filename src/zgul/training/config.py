@@ -1,0 +1,123 @@
+"""Everything a training run can be told; read from YAML or the command line, saved beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from zgul.errors import ZgulError
+from zgul.methods.base import MethodOptions
+
+
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Character noise; off by default, as in the paper."""
+
+    sentences: float = 0.0  # share of the sentences that are noised in an epoch
+    words: float = 0.3  # share of their words that are edited
+    edits: int = 1  # edits in each such word
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.sentences <= 1 and 0 <= self.words <= 1 and self.edits >= 1):
+            raise ZgulError("noise takes shares between 0 and 1 and at least one edit")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """One training run. The defaults are the paper's."""
+
+    method: str = "zgul"
+    task: str = "pos"
+    sources: tuple[str, ...] = ()
+    group: str = ""  # instead of task and sources
+    leave_out: tuple[str, ...] = ()  # sources to train without: leave-one-source-out
+    data: str = ""
+    encoder: str = "embedded"
+    adapters: str = "shipped"  # "shipped", a folder, or "new": adapters that change nothing
+    epochs: int = 0  # 0: 5 for POS, 10 for NER
+    batch_size: int = 32
+    accumulate: int = 4
+    lr: float = 1e-4
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    seed: int = 0
+    eval_every: int = 0  # optimiser steps between evaluations on the source dev sets; 0: once an epoch
+    patience: int = 0  # evaluations without a better F1 before stopping; 0: never stop early
+    select: str = "best"  # keep the weights with the best dev F1, or the "last" ones
+    max_pieces: int = 128
+    limit: int = 0  # at most this many training sentences per language; 0: all
+    unannotated: tuple[str, ...] = ()  # labels that mark an absence of annotation (UPOS X)
+    label_set_per_corpus: bool = False  # a label that a corpus never uses is unknown there, not absent
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    options: MethodOptions = field(default_factory=MethodOptions)
+    precision: str = "auto"  # "auto": bf16 on a GPU, float32 elsewhere; "float32", "bfloat16"
+    device: str = "auto"
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.task not in ("pos", "ner"):
+            raise ZgulError(f"task is pos or ner, not {self.task!r}")
+        if self.select not in ("best", "last"):
+            raise ZgulError(f"select is best or last, not {self.select!r}")
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ZgulError(f"precision is auto, float32 or bfloat16, not {self.precision!r}")
+        for name in ("batch_size", "accumulate", "max_pieces"):
+            if getattr(self, name) < 1:
+                raise ZgulError(f"{name} must be at least 1")
+        if self.lr < 0 or not 0 <= self.warmup <= 1:
+            raise ZgulError("lr must not be negative and warmup is a share between 0 and 1")
+
+    @property
+    def rounds(self) -> int:
+        """Epochs, with the paper's default for the task."""
+        return self.epochs or (5 if self.task == "pos" else 10)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainingConfig:
+        """Build from plain values; an unknown key is an error that names the known ones."""
+        values = dict(values)
+        _check_keys(cls, values, "the configuration")
+        for name, kind in (("noise", NoiseConfig), ("options", MethodOptions)):
+            if isinstance(values.get(name), Mapping):
+                _check_keys(kind, values[name], name)
+                values[name] = kind(**values[name])
+        for name in ("sources", "leave_out", "unannotated"):
+            if name in values:
+                given = values[name]
+                values[name] = tuple(given.split(",") if isinstance(given, str) else given)
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ZgulError(f"the configuration has a value of the wrong kind: {error}") from error
+
+    @classmethod
+    def from_yaml(cls, path: Path) -> dict[str, Any]:
+        """The plain values in a YAML file."""
+        import yaml
+
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ZgulError(f"{path}: no such file") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ZgulError(f"{path} is not valid YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise ZgulError(f"{path} must hold a mapping of option: value")
+        return values
+
+
+def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:
+    known = [item.name for item in fields(kind)]
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        import difflib
+
+        close = difflib.get_close_matches(str(unknown[0]), known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known are: {', '.join(known)}"
+        raise ZgulError(f"{where} has no option {unknown[0]!r}{hint}")

@@ -1,0 +1,111 @@
+"""The labelled data of a training run: which corpora, which labels, encoded once or afresh with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul import corpora
+from zgul.corpora.encode import EncodedCorpus, PieceEncoder
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError
+from zgul.training.config import NoiseConfig, TrainingConfig
+from zgul.training.noise import CharacterNoise, letter_counts
+
+# English NER is WikiAnn where the other sources are (Indo-Aryan), so that all follow one annotation scheme
+SPLITS = {("indo-aryan", "en"): "panx."}
+
+
+@dataclass
+class LabelledData:
+    """Training and development sentences of the sources."""
+
+    train: list[Sentence]
+    dev: list[Sentence]
+    labels: list[str]  # what the model predicts
+    allowed: Tensor  # [languages, C] bool: the labels that each language's corpus annotates
+    corpus_of: dict[str, int]  # language to row of `allowed`
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+
+    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, rows: dict[str, int]) -> EncodedCorpus:
+        """Sentences as they stand."""
+        return pieces.encode(sentences, labels=self._index(), languages=rows, corpus=self._corpora(sentences))
+
+    def encode_epoch(self, pieces: PieceEncoder, rows: dict[str, int], seed: int, epoch: int) -> EncodedCorpus:
+        """The training sentences of one epoch, with this epoch's own noise."""
+        words = [sentence.words for sentence in self.train]
+        if self.noise.sentences:
+            words = self._noiser().apply(
+                words, [sentence.language for sentence in self.train], np.random.default_rng([seed, epoch])
+            )
+        return pieces.encode(
+            self.train, labels=self._index(), languages=rows, corpus=self._corpora(self.train), words=words
+        )
+
+    def _noiser(self) -> CharacterNoise:
+        return CharacterNoise(
+            letter_counts(self.train),
+            sentence_share=self.noise.sentences,
+            word_share=self.noise.words,
+            edits=self.noise.edits,
+        )
+
+    def _index(self) -> dict[str, int]:
+        return {label: index for index, label in enumerate(self.labels)}
+
+    def _corpora(self, sentences: Sequence[Sentence]) -> list[int]:
+        return [self.corpus_of.get(sentence.language or "", 0) for sentence in sentences]
+
+
+def load_labelled(config: TrainingConfig) -> LabelledData:
+    """Read the corpora that a configuration asks for."""
+    if not config.data:
+        raise ZgulError("say where the labelled data is: --data DIR (see: zgul data list)")
+    folder = Path(config.data)
+    train: list[Sentence] = []
+    dev: list[Sentence] = []
+    for language in training_languages(config):
+        prefix = SPLITS.get((config.group, language), "")
+        sentences = corpora.load(folder, config.task, language, prefix + "train")
+        train += _sample(sentences, config.limit, config.seed) if config.limit else sentences
+        dev += corpora.load(folder, config.task, language, prefix + "dev")
+    return labelled_data(train, dev, config)
+
+
+def training_languages(config: TrainingConfig) -> list[str]:
+    """The languages whose labels are trained on."""
+    from zgul.methods import method
+
+    kept = [language for language in config.sources if language not in config.leave_out]
+    return ["en"] if method(config.method).english_only else kept
+
+
+def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:
+    """Fix the label set, in order of name with O first, and which corpus annotates what."""
+    found = {tag for sentence in train for tag in sentence.tags or ()} - set(config.unannotated)
+    if not found:
+        raise ZgulError("the training data has no labels")
+    labels = sorted(found, key=lambda tag: (tag != "O", tag[2:], tag[:2]))
+    unknown = {tag for sentence in dev for tag in sentence.tags or ()} - found - set(config.unannotated)
+    if unknown:
+        raise ZgulError(f"the dev data has labels that the training data lacks: {', '.join(sorted(unknown))}")
+    languages = list(dict.fromkeys(sentence.language or "" for sentence in train))
+    allowed = torch.ones(len(languages), len(labels), dtype=torch.bool)
+    if config.label_set_per_corpus:
+        for row, language in enumerate(languages):
+            used = {tag for s in train if s.language == language for tag in s.tags or ()}
+            allowed[row] = torch.tensor([label in used for label in labels])
+    corpus_of = {language: row for row, language in enumerate(languages)}
+    return LabelledData(train, dev, labels, allowed, corpus_of, config.noise)
+
+
+def _sample(sentences: list[Sentence], limit: int, seed: int) -> list[Sentence]:
+    if len(sentences) <= limit:
+        return sentences
+    chosen = np.random.default_rng(seed).choice(len(sentences), limit, replace=False)
+    return [sentences[int(index)] for index in sorted(chosen)]

@@ -1,0 +1,203 @@
+"""Training: epochs of mixed-language batches, model selection on the combined source dev sets, checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul.corpora.encode import EncodedCorpus
+from zgul.evaluation import Scores, scores
+from zgul.methods.tagger import Tagger
+from zgul.tensors import write_json
+from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from zgul.training.config import TrainingConfig
+from zgul.training.data import LabelledData
+from zgul.training.stepper import Stepper, autocast
+
+LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
+POOL = 50  # batches that are sorted by length together
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def seed_everything(seed: int) -> None:
+    """New parameters, dropout and order of batches follow from this."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - libraries may still draw from it
+
+
+class Trainer:
+    """Trains a tagger in place."""
+
+    def __init__(self, tagger: Tagger, data: LabelledData, config: TrainingConfig, folder: Path | None = None) -> None:
+        self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
+        self.device = tagger.device
+        self.pieces = tagger.pieces
+        self.pieces.max_pieces = min(self.pieces.max_pieces, config.max_pieces - 2)
+        self.rows = tagger.prepare(tagger.parts.sources, tagger.method.strategies[0])
+        self.stepper = Stepper(
+            tagger.model,
+            data.allowed.to(self.device),
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            clip=config.clip,
+            precision=config.precision,
+            micro=config.batch_size,
+        )
+        self.batch_rows = config.batch_size * config.accumulate
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+        self.dev = data.encode(data.dev, self.pieces, self.rows).to(self.device)
+        self.gold = [sentence.tags or [] for sentence in data.dev]
+        chunks = len(data.encode(data.train, self.pieces, self.rows))
+        self.steps_per_epoch = math.ceil(chunks / self.batch_rows)
+        self.total_steps = self.steps_per_epoch * config.rounds
+
+    @property
+    def checkpoint(self) -> Path | None:
+        return self.folder / "checkpoint.safetensors" if self.folder else None
+
+    def run(self, *, resume: bool = False, report: Report | None = None) -> list[dict[str, Any]]:
+        """Train to the end, or to an early stop; leaves the selected weights in the tagger."""
+        if resume and self.checkpoint and self.checkpoint.is_file():
+            self.best, self.progress = load_checkpoint(
+                self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
+            )
+        started = time.monotonic()
+        with ThreadPoolExecutor(1) as background:
+            prepared = background.submit(self._epoch, self.progress.epoch)
+            while self.progress.epoch < self.config.rounds:
+                epoch = prepared.result().to(self.device)
+                if self.progress.epoch + 1 < self.config.rounds:
+                    prepared = background.submit(self._epoch, self.progress.epoch + 1)
+                if not self._train_epoch(epoch, started, report):
+                    break
+                self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
+        if self.config.select == "best" and self.best:
+            self._restore(self.best)
+        if self.checkpoint:
+            self.checkpoint.unlink(missing_ok=True)
+        return self.progress.history
+
+    def _epoch(self, epoch: int) -> EncodedCorpus:
+        return self.data.encode_epoch(self.pieces, self.rows, self.config.seed, epoch)
+
+    def _train_epoch(self, corpus: EncodedCorpus, started: float, report: Report | None) -> bool:
+        """False when training is to stop early."""
+        every = self.config.eval_every or self.steps_per_epoch
+        progress = self.progress
+        batches = list(self._order(corpus, progress.epoch))
+        running, counted = torch.zeros((), device=self.device), 0
+        for rows, length in batches[progress.batch :]:
+            self.tagger.model.train()
+            self.stepper.set_lr(self._lr(progress.step))
+            running += self.stepper.step(corpus.batch(rows.to(self.device), length))
+            counted += 1
+            progress.step += 1
+            progress.batch += 1
+            last = progress.batch == len(batches) and progress.epoch + 1 == self.config.rounds
+            if progress.step % every == 0 or last:
+                on = self._evaluate(float(running / counted), started, report)
+                running, counted = torch.zeros((), device=self.device), 0
+                if not on:
+                    return False
+            elif report is not None and counted % 10 == 0:
+                report(self._status(started) | {"loss": float(running / counted)})
+        return True
+
+    def _evaluate(self, loss: float, started: float, report: Report | None) -> bool:
+        if not math.isfinite(loss):
+            from zgul.errors import ZgulError
+
+            raise ZgulError(
+                f"the loss is no longer a number at step {self.progress.step}; lower --lr (now {self.config.lr:g})"
+            )
+        progress = self.progress
+        f1 = self.dev_scores().f1 if self.data.dev else 0.0
+        entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
+        progress.history.append(entry)
+        if f1 > progress.best_f1:
+            progress.best_f1, progress.best_step, progress.stale = f1, progress.step, 0
+            if self.config.select == "best":
+                self.best = {name: value.detach().clone() for name, value in self._trained()}
+        else:
+            progress.stale += 1
+        if self.checkpoint:
+            save_checkpoint(
+                self.checkpoint,
+                self.tagger.model,
+                self.tagger.trained,
+                self.stepper.optimizer,
+                self.best,
+                progress,
+                self._fingerprint(),
+            )
+        if self.folder:
+            write_json(self.folder / "history.json", progress.history)
+        if report is not None:
+            report(self._status(started) | entry | {"best_f1": progress.best_f1})
+        return not (self.config.patience and progress.stale >= self.config.patience)
+
+    @torch.no_grad()
+    def dev_scores(self) -> Scores:
+        """F1 on the combined dev sets of the sources, without EM."""
+        model = self.tagger.model
+        model.eval()
+        predicted = torch.zeros(len(self.dev.pieces), dtype=torch.int16, device=self.device)
+        for batch in self.dev.batches(65536 if self.device.type == "cuda" else 8192, LENGTH_STEP):
+            with autocast(self.device, self.config.precision):
+                logits = model(batch)
+            self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
+        labels = self.tagger.labels
+        tags = [[labels[int(tag)] for tag in row] for row in self.dev.by_sentence(predicted)]
+        return scores(self.gold, tags)
+
+    def _order(self, corpus: EncodedCorpus, epoch: int) -> Iterator[tuple[Tensor, int]]:
+        """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""
+        rng = np.random.default_rng([self.config.seed, 7, epoch])
+        lengths = corpus.lengths.cpu().numpy() + 2
+        order = rng.permutation(len(lengths))
+        size = self.batch_rows
+        batches = []
+        for start in range(0, len(order), size * POOL):
+            pool = order[start : start + size * POOL]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            batches += [pool[at : at + size] for at in range(0, len(pool), size)]
+        for index in rng.permutation(len(batches)):
+            rows = batches[index]
+            longest = int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP)
+            yield torch.from_numpy(np.pad(rows, (0, size - len(rows)), constant_values=-1)), longest
+
+    def _lr(self, step: int) -> float:
+        """Linear warm-up, linear decay."""
+        warm = self.config.warmup * self.total_steps
+        if step < warm:
+            return self.config.lr * (step + 1) / warm
+        return self.config.lr * max(0.0, (self.total_steps - step) / max(1.0, self.total_steps - warm))
+
+    def _status(self, started: float) -> dict[str, Any]:
+        return {"step": self.progress.step, "steps": self.total_steps, "seconds": time.monotonic() - started}
+
+    def _trained(self) -> Iterator[tuple[str, Tensor]]:
+        own = dict(self.tagger.model.named_parameters())
+        return ((name, own[name]) for name in self.tagger.trained)
+
+    @torch.no_grad()
+    def _restore(self, weights: dict[str, Tensor]) -> None:
+        for name, value in self._trained():
+            value.copy_(weights[name])
+
+    def _fingerprint(self) -> str:
+        """What must be the same for a checkpoint to be continued."""
+        told = json.dumps(self.config.to_dict() | {"data": "", "device": ""}, sort_keys=True)
+        return hashlib.sha256(f"{told} {len(self.data.train)} {self.tagger.labels}".encode()).hexdigest()

@@ -1,0 +1,134 @@
+"""One optimiser step: cross-entropy on the first pieces of words, clipping, AdamW.
+
+On a GPU the whole step (forward, backward, clipping, update) is captured once per batch shape as a CUDA graph and
+replayed, because small models are bound by kernel launches. On the CPU it runs as written; when memory runs out
+the batch is halved and the step is taken again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zgul.corpora.encode import IGNORED, Batch
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.methods.model import Model
+
+WARM_UP = 2  # eager steps of a shape before it is captured
+
+
+def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
+    """Summed cross-entropy of the annotated words; labels that the sentence's corpus does not annotate are out."""
+    logits = model(batch).float()  # [B, T, C]
+    logits = logits.masked_fill(~allowed[batch.corpus][:, None], -torch.inf)
+    return F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
+    """bf16 where asked, or on a GPU by default."""
+    wanted = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    if not wanted:
+        return nullcontext()
+    # a captured graph must not remember casts made outside it
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
+class Stepper:
+    """Takes optimiser steps on batches."""
+
+    def __init__(
+        self, model: Model, allowed: Tensor, *, lr: float, weight_decay: float, clip: float, precision: str, micro: int
+    ) -> None:
+        self.model = model
+        self.allowed = allowed
+        self.clip = clip
+        self.precision = precision
+        self.micro = micro  # sentences in one forward
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.device = self.parameters[0].device
+        graphs = self.device.type == "cuda"
+        self.lr = torch.tensor(lr, device=self.device) if graphs else lr
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=self.lr, weight_decay=weight_decay, fused=graphs, capturable=graphs
+        )
+        self._graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
+        self._seen: dict[tuple[int, ...], int] = {}
+
+    def set_lr(self, lr: float) -> None:
+        """Change the learning rate without touching captured graphs."""
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(lr)
+        else:
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+
+    def step(self, batch: Batch) -> Tensor:
+        """One update; gives the mean loss of the words."""
+        if self.device.type == "cuda":
+            return self._graphed(batch)
+        while True:
+            try:
+                return self._eager(batch)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                self._halve(error)
+
+    def _halve(self, error: BaseException) -> None:
+        """Make room, or give the error on."""
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+        if not full:
+            raise error
+        if self.micro == 1:
+            raise ZgulError("out of memory even with one sentence at a time; lower max_pieces") from error
+        self.micro //= 2
+        warnings.warn(f"out of memory: going on with {self.micro} sentences at a time", ZgulWarning, stacklevel=2)
+
+    def _eager(self, batch: Batch) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=self.device.type != "cuda")
+        words = (batch.labels != IGNORED).sum().clamp(min=1)
+        total = torch.zeros((), device=self.device)
+        for start in range(0, len(batch.rows), self.micro):
+            part = Batch(**{name: value[start : start + self.micro] for name, value in vars(batch).items()})
+            with autocast(self.device, self.precision):
+                loss = tagging_loss(self.model, part, self.allowed) / words
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.optimizer.step()
+        return total
+
+    def _graphed(self, batch: Batch) -> Tensor:
+        shape = tuple(batch.input_ids.shape)
+        if shape not in self._graphs:
+            self._seen[shape] = self._seen.get(shape, 0) + 1
+            if self._seen[shape] <= WARM_UP:
+                return self._on_side_stream(lambda: self._eager(batch))
+            self._capture(shape, batch)
+        graph, static, loss = self._graphs[shape]
+        for name, value in vars(static).items():
+            value.copy_(getattr(batch, name))
+        graph.replay()
+        return loss
+
+    def _on_side_stream(self, action: Callable[[], Tensor]) -> Tensor:
+        """Graphs need their warm-up off the default stream."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            result = action()
+        torch.cuda.current_stream().wait_stream(stream)
+        return result
+
+    def _capture(self, shape: tuple[int, ...], batch: Batch) -> None:
+        static = Batch(**{name: value.clone() for name, value in vars(batch).items()})
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
+        with torch.cuda.graph(graph, pool=pool):
+            loss = self._eager(static)
+        self._graphs[shape] = (graph, static, loss)
