@@ -6,12 +6,15 @@ import io
 import json
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from zgul.corpora import catalogue, load
 from zgul.corpora.catalogue import Dataset, File
@@ -43,7 +46,9 @@ class Served:
     claims: int | None = None  # a false Content-Length
     ranges: bool = True  # honours Range
     shift: int = 0  # continues at another place than asked
+    understates: int = 0  # by how much, when it continues
     silent_length: bool = False  # sends no Content-Length
+    stalls: float = 0.0  # seconds of silence after the header
 
 
 class Server(ThreadingHTTPServer):
@@ -82,7 +87,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200 if start is None else 206)
         if start is not None:
             first = start + served.shift
-            self.send_header("Content-Range", f"bytes {first}-{len(served.body) - 1}/{len(served.body)}")
+            total = len(served.body) - served.understates
+            self.send_header("Content-Range", f"bytes {first}-{total - 1}/{total}")
         for name, value in (
             ("ETag", served.etag),
             ("Last-Modified", served.modified),
@@ -93,6 +99,7 @@ class Handler(BaseHTTPRequestHandler):
             if value is not None:
                 self.send_header(name, value)
         self.end_headers()
+        time.sleep(served.stalls)
         self.wfile.write(body[: served.breaks.pop(0)] if served.breaks else body)
 
     def _start(self, served: Served) -> int | None:
@@ -177,8 +184,9 @@ def test_a_file_that_shrank_in_between_is_begun_again(server, tmp_path):
     assert (tmp_path / "x").read_bytes() == b"a" * 3000
 
 
-def test_a_server_that_continues_elsewhere_is_not_believed(server, tmp_path):
-    server.files["x"] = Served(BODY, breaks=[1000], shift=7)
+@pytest.mark.parametrize("lie", [{"shift": 7}, {"understates": 7}])
+def test_a_server_that_continues_with_something_else_is_not_believed(server, tmp_path, lie):
+    server.files["x"] = Served(BODY, breaks=[1000], **lie)
     download(f"{server.url}/x", tmp_path / "x", DIGEST, QUICK)
     assert (tmp_path / "x").read_bytes() == BODY
 
@@ -255,6 +263,32 @@ def test_nobody_there(server, tmp_path):
     server.server_close()
     with pytest.raises(ZgulError, match="no connection"):
         download(f"{url}/x", tmp_path / "x", None, QUICK)
+
+
+def test_a_server_that_falls_silent(server, tmp_path):
+    server.files["x"] = Served(BODY, stalls=0.4)
+    impatient = Settings(timeout=0.1, attempts=2, backoff=0.001)
+    with pytest.raises(ZgulError, match="timed out"):
+        download(f"{server.url}/x", tmp_path / "x", DIGEST, impatient)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@given(
+    breaks=st.lists(st.integers(0, len(BODY)), max_size=8),
+    statuses=st.lists(st.sampled_from([429, 500, 502, 503]), max_size=2),
+    ranges=st.booleans(),
+    etag=st.sampled_from(['"v1"', 'W/"v1"', None]),
+)
+def test_whatever_happens_the_file_is_whole_or_absent(server, tmp_path, breaks, statuses, ranges, etag):
+    server.files["x"] = Served(BODY, etag=etag, ranges=ranges, breaks=breaks, statuses=statuses)
+    target = tmp_path / "x"
+    target.unlink(missing_ok=True)
+    try:
+        download(f"{server.url}/x", target, None, QUICK)  # without a checksum to save it
+    except ZgulError as error:
+        assert "given up" in str(error) and not target.exists()
+    else:
+        assert target.read_bytes() == BODY
 
 
 @pytest.mark.parametrize("silent", [False, True])

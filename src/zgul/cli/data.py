@@ -227,7 +227,7 @@ def _print_datasets(datasets: Sequence[Dataset], group: str | None, references: 
     for note, names in notes.items():
         console.print(f"{names[0] if len(names) == 1 else names[0].split('/')[0] + '/*'}: {note}.")
     console.print(
-        "A target's own training data becomes the split `few`. SHA-256: of how many files it is known; the\n"
+        "A target's own training data becomes the split `few`. SHA-256: of how many files it is known; the "
         "others are trusted as first fetched, and held to that from then on.\n"
         "Fetch with: zgul data fetch NAME --output DIR"
     )
@@ -324,7 +324,7 @@ def _print_statistics(statistics: Statistics) -> None:
     if statistics.targets:
         console.print(_targets_table(statistics.targets))
         console.print(
-            "Overlap: per cent of the running words of a test file that also occur, spelt the same, in the\n"
+            "Overlap: per cent of the running words of a test file that also occur, spelt the same, in the "
             "training data of its group's sources. Paper: what its appendix gives."
         )
 
