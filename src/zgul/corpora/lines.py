@@ -20,8 +20,9 @@ from zgul.files import DAMAGED, create_binary, open_binary
 Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream opened as binary or text
 Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
 
-MAX_LINE = 1 << 24
+MAX_LINE = 1 << 24  # bytes
 BOM = "\ufeff"
+_TOO_LONG = "longer than 16 MiB; is this a text file?"
 
 
 class Lines:
@@ -56,21 +57,23 @@ class Lines:
         windows = False
         for raw in self._raw(stream):
             self.number += 1
-            line = raw if isinstance(raw, str) else self._decode(raw)
-            self.unfinished = not line.endswith("\n")
-            if len(raw) >= MAX_LINE and self.unfinished:
-                raise self.error(f"longer than {MAX_LINE >> 20} MiB; is this a text file?")
-            line = line if self.unfinished else line[:-1]
+            line: str = raw if isinstance(raw, str) else self._decode(raw)
+            if line[-1] == "\n":
+                line = line[:-1]
+                if line and line[-1] == "\r":
+                    line = line[:-1]
+                    if not windows:
+                        windows = True
+                        self.warn("Windows line ends are read as plain ones")
+            elif len(raw) >= MAX_LINE:
+                raise self.error(_TOO_LONG)
+            else:
+                self.unfinished = True
+            if "\0" in line:
+                raise self.error("a NUL character; is this a text file in UTF-8?")
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
-            if line.endswith("\r") and not self.unfinished:
-                line = line[:-1]
-                if not windows:
-                    windows = True
-                    self.warn("Windows line ends are read as plain ones")
-            if "\0" in line:
-                raise self.error("a NUL character; is this a text file in UTF-8?")
             yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:
@@ -91,7 +94,7 @@ class Lines:
             if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
             elif len(raw) >= MAX_LINE:
-                problem = f"longer than {MAX_LINE >> 20} MiB; is this a text file?"
+                problem = _TOO_LONG
             else:
                 problem = (
                     f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; "

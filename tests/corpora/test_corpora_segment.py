@@ -1,0 +1,170 @@
+"""Segmentation of raw text: exact offsets, nothing lost, agreement with real treebanks."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zgul.corpora import conllu, segment
+
+# F1 of word places against the treebank's, measured; the floors lie a little below. Upper Sorbian's treebank cuts
+# the full stop off abbreviations, the birch-bark letters are full of an editor's marks inside and around words.
+FLOORS = {
+    "de_gsd-ud-dev": 0.985,
+    "en_ewt-ud-dev": 0.98,
+    "fo_oft-ud-test": 0.995,
+    "got_proiel-ud-test": 0.999,
+    "gsw_uzh-ud-test": 0.998,
+    "hsb_ufal-ud-test": 0.95,
+    "orv_birchbark-ud-test": 0.69,
+    "qpm_philotis-ud-test": 0.998,
+}
+
+
+def cut(text: str) -> list[list[str]]:
+    return [sentence.words for sentence in segment.sentences(text)]
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_words_agree_with_real_treebanks(shared_data: Path, name: str) -> None:
+    hits = found = gold = 0
+    for sentence in conllu.read(shared_data / "conllu" / f"{name}.conllu.xz"):
+        expected = sentence.to_sentence()
+        ours, theirs = set(segment.words(expected.text or "").offsets or []), set(expected.offsets or [])
+        hits, found, gold = hits + len(ours & theirs), found + len(ours), gold + len(theirs)
+    f1 = 2 * hits / (found + gold)
+    print(f"{name}: word F1 {f1:.4f}")
+    assert f1 >= FLOORS[name]
+
+
+@pytest.mark.parametrize(("name", "floor"), [("de_gsd-ud-dev", 0.94), ("fo_oft-ud-test", 0.975)])
+def test_sentences_agree_with_punctuated_treebanks(shared_data: Path, name: str, floor: float) -> None:
+    document, gold = "", set()
+    for sentence in conllu.read(shared_data / "conllu" / f"{name}.conllu.xz"):
+        text = sentence.comment("text") or ""
+        gold.add((len(document), len(document) + len(text)))
+        document += text + " "
+    found = {(sentence.start, sentence.start + len(sentence.text or "")) for sentence in segment.sentences(document)}
+    assert 2 * len(found & gold) / (len(found) + len(gold)) >= floor
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,000.50 kr. og 10:30", "1,000.50|kr.|og|10:30"),
+        ("see http://a.b/c?d=e, or www.x.fo.", "see|http://a.b/c?d=e|,|or|www.x.fo|."),
+        ("mail a.b+c@d-e.org.", "mail|a.b+c@d-e.org|."),
+        ("@you #tag #1 a@", "@you|#tag|#|1|a|@"),
+        ("👩‍👩‍👧🇫🇴🇩🇪 :-) ;)", "👩‍👩‍👧|🇫🇴|🇩🇪|:-)|;)"),
+        ("don't it’s l'eau n'ụlọ ng'ombe", "do|n't|it|’s|l'eau|n'ụlọ|ng'ombe"),
+        ("the U.S. and z.B. J. R. Tolkien", "the|U.S.|and|z.B.|J.|R.|Tolkien"),
+        ("tann 3. mai, Dr. Poulsen", "tann|3.|mai|,|Dr.|Poulsen"),
+        ("handils- og CDU-Politiker - ja", "handils-|og|CDU-Politiker|-|ja"),
+        ("кн[ѧ]зю «так»...", "кн[ѧ]зю|«|так|»|..."),
+        ("यह किताब है।", "यह|किताब|है|।"),
+        ("ሰላም ነው።", "ሰላም|ነው|።"),
+        ("日本語テスト", "日|本|語|テスト"),
+        ("a\u200bb\ufeff \ufeffc", "a|b\ufeff|c"),
+        ("``quoted''", "``|quoted|''"),
+    ],
+)
+def test_words(text: str, words: str) -> None:
+    assert "|".join(segment.words(text).words) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("यह है। वह है॥ ठीक", ["यह है।", "वह है॥", "ठीक"]),
+        ("ሰላም ነው። እሺ፧ አዎ", ["ሰላም ነው።", "እሺ፧", "አዎ"]),
+        ("هل هذا؟ نعم. یہ ہے۔ وہ", ["هل هذا؟", "نعم.", "یہ ہے۔", "وہ"]),
+        ("Բարեւ։ Ինչպես ես։", ["Բարեւ։", "Ինչպես ես։"]),
+        ("日本語。テスト！よし", ["日本語。", "テスト！", "よし"]),
+        ("I left (today.) “Stop!” he said. “No.” End.", ["I left (today.)", "“Stop!” he said.", "“No.”", "End."]),
+        ("It is 3.50 kr. now, etc. and on. In 1990. Then", ["It is 3.50 kr. now, etc. and on.", "In 1990.", "Then"]),
+        ("Wait... what? Yes...", ["Wait... what?", "Yes..."]),
+        ("A title\n\nwrapped\nline. End", ["A title", "wrapped\nline.", "End"]),
+        ("a\n \t\r\nb\u2029c", ["a", "b", "c"]),
+        ("", []),
+        (" \n\n ", []),
+    ],
+)  # fmt: skip
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert [sentence.text for sentence in segment.sentences(text)] == sentences
+
+
+tricky = st.sampled_from(
+    [*" \n\t\r.,!?-'’\"()[]:;/@#…।።؟ً́", "\u200b", "\ufeff", "\u2029", "\x1c", "\x85", "\r\n", "\n\n"]
+    + ["http://", "a", "B", "ẞ", "n't", "हि", "क्", "語", "ภา", "1", "٣", "🇫", "👩", "\u200d", "Dr.", "z.B.", "e@f.gh"]
+    + ["\0", "\udc80", "'s"]
+)  # fmt: skip
+documents = st.one_of(st.text(), st.lists(tricky).map("".join), st.lists(st.one_of(st.text(), tricky)).map("".join))
+
+
+def is_blank(text: str) -> bool:
+    return not text.replace("\u200b", "").replace("\ufeff", "").strip()
+
+
+@given(documents)
+def test_offsets_are_exact_and_nothing_but_white_space_is_lost(text: str) -> None:
+    position = 0
+    for sentence in segment.sentences(text, "fo"):
+        assert sentence.language == "fo" and sentence.words and sentence.offsets and sentence.text is not None
+        assert text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
+        for word, (start, end) in zip(sentence.words, sentence.offsets, strict=True):
+            assert sentence.text[start:end] == word and not is_blank(word)
+            assert is_blank(text[position : sentence.start + start])
+            position = sentence.start + end
+    assert is_blank(text[position:])
+
+
+@given(documents)
+def test_one_sentence_has_the_words_of_all(text: str) -> None:
+    whole = segment.words(text)
+    assert whole.words == [word for sentence in segment.sentences(text) for word in sentence.words]
+    assert [text[start:end] for start, end in whole.offsets or []] == whole.words
+
+
+@given(documents)
+def test_the_stream_gives_the_sentences_of_the_whole(text: str) -> None:
+    assert list(segment.stream(text.split("\n"))) == list(segment.sentences(text))
+
+
+@given(documents, st.integers(1, 30))
+def test_a_small_buffer_loses_nothing(text: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "BUFFER", size)
+        for sentence in segment.stream(line + "\n" for line in text.split("\n")):
+            assert text[sentence.start : sentence.start + len(sentence.text or "")] == sentence.text
+            text = (
+                text[: sentence.start]
+                + " " * len(sentence.text or "")
+                + text[sentence.start + len(sentence.text or "") :]
+            )
+    assert is_blank(text)
+
+
+def test_the_stream_gives_out_sentences_before_the_paragraph_ends() -> None:
+    taken = 0
+
+    def lines():  # type: ignore[no-untyped-def]
+        nonlocal taken
+        for taken in range(1, 10**9):
+            yield f"Line number {taken} is here."
+
+    stream = segment.stream(lines())
+    assert [next(stream).words[2] for _ in range(10_000)] == [str(number) for number in range(1, 10_001)]
+    assert taken < 20_000
+
+
+@pytest.mark.parametrize(
+    "unit", ["+", "www.!", "http://", "1.", "a-", "a[b]", "\n ", "@", ". ", "🇫", "- ", '."', "a'", "x"]
+)
+def test_time_grows_with_length_alone(unit: str) -> None:
+    text = unit * (100_000 // len(unit))
+    start = time.perf_counter()
+    sum(len(sentence) for sentence in segment.sentences(text))
+    assert time.perf_counter() - start < 10  # under a second alone; patterns that look back take minutes
