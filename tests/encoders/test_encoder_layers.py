@@ -99,6 +99,7 @@ def test_low_rank_starts_as_nothing_trains_only_itself_and_merges(model: Any) ->
         encoder.merge_low_rank()
         assert_close(encoder(ids, mask)[mask], moved[mask], rtol=1e-4, atol=1e-4)
     assert not any(isinstance(module, LowRankLinear) for module in encoder.modules())
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
     assert {name for name, _ in encoder.named_parameters()} == {name for name, _ in plain.named_parameters()}
 
 

@@ -7,6 +7,7 @@ plain layer ends in ``LN(f + x)``; every adapter method replaces ``f`` by someth
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,10 +32,9 @@ class LowRankLinear(nn.Module):
     @torch.no_grad()
     def merged(self) -> nn.Linear:
         """The same map as one plain matrix."""
-        linear = nn.Linear(self.base.in_features, self.base.out_features, device=self.a.device)
-        linear.weight.copy_(self.base.weight + (self.b @ self.a).to(self.base.weight.dtype))
-        linear.bias.copy_(self.base.bias)
-        return linear.to(self.base.weight.dtype)
+        linear = copy.deepcopy(self.base)  # as frozen, and as precise, as it was
+        linear.weight += self.b @ self.a
+        return linear
 
 
 class Encoder(nn.Module):
@@ -64,9 +64,7 @@ class Encoder(nn.Module):
         attention, end = layer.attention.self, layer.attention.output
         batch, length, width = hidden.shape
         query, key, value = (
-            project(hidden)
-            .view(batch, length, self.heads, width // self.heads)
-            .transpose(1, 2)  # [B, H, T, d/H]
+            project(hidden).view(batch, length, self.heads, width // self.heads).transpose(1, 2)  # [B, H, T, d/H]
             for project in (attention.query, attention.key, attention.value)
         )
         dropout = attention.dropout.p if self.training else 0.0
