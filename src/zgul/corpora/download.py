@@ -37,7 +37,7 @@ class Settings:
     timeout: float = 30.0  # seconds without a byte before the connection is given up
     attempts: int = 5  # in a row that bring nothing new
     backoff: float = 1.0  # seconds before the second attempt; doubles with each further one
-    max_bytes: int = 1 << 30  # the largest file, HDT's or WikiAnn's, has about a quarter of this
+    max_bytes: int = 1 << 30  # WikiAnn's archive, the largest we know of, has 234 MB
 
 
 class _BrokeOff(Exception):
