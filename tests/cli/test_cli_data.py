@@ -70,9 +70,7 @@ def test_list_as_json():
     (entry,) = json.loads(zgul("list", "--lang", "fo", "--json"))
     assert entry["name"] == "ud/fo_oft" and entry["licence"] == "CC BY-SA 4.0"
     (file,) = entry["files"]
-    assert file["url"].startswith(
-        "https://raw.githubusercontent.com/UniversalDependencies/UD_Faroese-OFT/r2.5/"
-    )
+    assert file["url"].startswith("https://raw.githubusercontent.com/UniversalDependencies/UD_Faroese-OFT/r2.5/")
     assert re.fullmatch("[0-9a-f]{64}", file["sha256"])
 
 

@@ -123,9 +123,7 @@ def fetch_datasets(
 
 @data_app.command("stats")
 def show_stats(
-    data_dir: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with pos/LANG/SPLIT.tsv and the like.")
-    ],
+    data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with pos/LANG/SPLIT.tsv and the like.")],
     as_json: JsonOption = False,
 ) -> None:
     """Measure a data folder: sentences, words, scripts, tags, overlap with the sources.
@@ -318,9 +316,7 @@ def _print_statistics(statistics: Statistics) -> None:
         console.print(_groups_table(statistics.groups))
     for group in statistics.groups:
         if group.missing:
-            console.print(
-                f"{group.group}: no training data here for {', '.join(map(_name, group.missing))}.\n"
-            )
+            console.print(f"{group.group}: no training data here for {', '.join(map(_name, group.missing))}.\n")
     if statistics.targets:
         console.print(_targets_table(statistics.targets))
         console.print(

@@ -291,9 +291,7 @@ def find(pattern: str) -> list[Dataset]:
 def at_release(dataset: Dataset, release: str) -> Dataset:
     """The same treebank in another UD release ("r2.17" or "2.17"); the file names must not have changed."""
     if not dataset.name.startswith("ud/"):
-        raise ZgulError(
-            f"{dataset.name} comes in one release only ({dataset.release}); --release is for ud/ datasets"
-        )
+        raise ZgulError(f"{dataset.name} comes in one release only ({dataset.release}); --release is for ud/ datasets")
     release = release if release.startswith("r") else f"r{release}"
     files = tuple(
         dataclasses.replace(file, path=file.path.replace(f"/{dataset.release}/", f"/{release}/"))

@@ -21,9 +21,7 @@ from zgul.errors import ZgulError
 _CHUNK = 1 << 16
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-Report = Callable[
-    [str, int, int | None, str], None
-]  # file, done so far, in all if known, "bytes" or "sentences"
+Report = Callable[[str, int, int | None, str], None]  # file, done so far, in all if known, "bytes" or "sentences"
 
 
 def no_report(_file: str, _done: int, _total: int | None, _unit: str) -> None:
@@ -121,9 +119,7 @@ def _transfer(url: str, part: Path, settings: Settings, report: Report) -> bool:
         raise _BrokeOff(f"the connection broke off ({error or type(error).__name__})") from error
 
 
-def _receive(
-    response: HTTPResponse, url: str, part: Path, have: int, settings: Settings, report: Report
-) -> bool:
+def _receive(response: HTTPResponse, url: str, part: Path, have: int, settings: Settings, report: Report) -> bool:
     _refuse_other_content(response, url)
     resumed = have > 0 and response.status == 206
     if resumed:
@@ -161,9 +157,7 @@ def _refuse_other_content(response: HTTPResponse, url: str) -> None:
     """A login or error page sent with status 200 is no data file."""
     kind = response.headers.get_content_type()
     if kind in ("text/html", "application/xhtml+xml"):
-        raise ZgulError(
-            f"{url}: the server sent a web page instead of the file; is there a proxy that wants a login?"
-        )
+        raise ZgulError(f"{url}: the server sent a web page instead of the file; is there a proxy that wants a login?")
     coding = response.headers.get("Content-Encoding", "identity")
     if coding != "identity":
         raise ZgulError(f"{url}: the server sent the file {coding}-coded although it was asked not to")

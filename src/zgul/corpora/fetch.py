@@ -140,9 +140,7 @@ class _Folder:
         path = self.root / slot
         others = sorted(path.parent.glob(f"{path.stem}.*"))
         if others:
-            raise ZgulError(
-                f"{others[0]} is there and was not written by zgul; choose another folder with --output"
-            )
+            raise ZgulError(f"{others[0]} is there and was not written by zgul; choose another folder with --output")
 
     def _ensure(self, dataset: Dataset, file: File) -> Fetched:
         """The upstream file, downloaded unless a copy with the right checksum is there."""

@@ -167,9 +167,7 @@ def dominant_script(words: Counter[str]) -> str:
     return max(scripts, key=lambda script: (scripts[script], script), default="none")
 
 
-def _measure_split(
-    data_dir: Path | str, task: str, language: str, split: str
-) -> tuple[SplitStats, Counter[str]]:
+def _measure_split(data_dir: Path | str, task: str, language: str, split: str) -> tuple[SplitStats, Counter[str]]:
     words: Counter[str] = Counter()
     tags: Counter[str] = Counter()
     sentences = 0
@@ -197,9 +195,7 @@ def _split_rank(split: str) -> tuple[bool, int, str]:
     return base != split, SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
-def _source_split(
-    splits: dict[tuple[str, str, str], SplitStats], group: Group, language: str, base: str
-) -> str:
+def _source_split(splits: dict[tuple[str, str, str], SplitStats], group: Group, language: str, base: str) -> str:
     """Which file of a source is this group's: the catalogue's, if it is there, else the plain one."""
     for dataset in catalogue.select(group=group.name, language=language):
         for file in dataset.files:
