@@ -118,7 +118,7 @@ class _ZstdReader(io.RawIOBase):
         self._file = path.open("rb")
         self._frame: Any = None
         self._packed = b""
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -141,9 +141,9 @@ class _ZstdReader(io.RawIOBase):
         if self._frame is None:
             self._frame = self._library.ZstdDecompressor().decompressobj()
         try:
-            self._ready = self._frame.decompress(self._packed)
+            self._ready = memoryview(self._frame.decompress(self._packed))
         except self._library.ZstdError as error:
-            raise OSError(f"{error}") from error
+            raise OSError(str(error)) from error
         self._packed = b""
         if self._frame.eof:
             self._packed = self._frame.unused_data  # a file may hold several frames

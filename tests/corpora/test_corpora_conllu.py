@@ -132,6 +132,8 @@ def test_wrong_tags_are_refused() -> None:
         sentence.upos = ["NN"] * 10
     with pytest.raises(ZgulError, match="'PER' is not an entity"):
         sentence.ner = ["PER"] * 10
+    with pytest.raises(ZgulError, match="unknown task 'chunks'"):
+        sentence.set_tags("chunks", ["X"] * 10)
     with pytest.raises(ValueError, match="10 words but 1 tags"):
         sentence.set_tags("pos", ["X"])
     assert written([sentence]) == SAMPLE

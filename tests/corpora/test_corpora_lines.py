@@ -63,6 +63,12 @@ def test_several_zstandard_frames_are_one_file(tmp_path: Path) -> None:
     assert list(Lines(given(tmp_path, pack(b"a\n") + pack(b"b\n"), "in.zst"))) == ["a", "b"]
 
 
+def test_a_zstandard_file_that_unpacks_to_much_more_than_its_size(tmp_path: Path) -> None:
+    path = given(tmp_path, PACKERS[".zst"](b"the same again\n" * 1_000_000), "in.zst")
+    assert path.stat().st_size < 10_000
+    assert sum(line == "the same again" for line in Lines(path)) == 1_000_000
+
+
 def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(ZgulError, match=r"pip install 'zgul\[zstd\]'"):

@@ -24,6 +24,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_sentences_refuse_what_does_not_run_parallel() -> None:
+    with pytest.raises(ValueError, match="2 words but 1 tags"):
+        Sentence(["a", "b"], ["X"])
+    with pytest.raises(ValueError, match="1 words but 0 offsets"):
+        Sentence(["a"], offsets=[])
+
+
 def test_load_finds_each_format(folder: Path) -> None:
     assert load(folder, "pos", "fo", "test") == [Sentence(["eg", "eri"], ["PRON", "AUX"], "fo")]
     assert load(folder, "pos", "fo", "dev") == [Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])]

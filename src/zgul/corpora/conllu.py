@@ -87,6 +87,7 @@ class ConlluSentence:
 
     def set_tags(self, task: str, tags: list[str]) -> None:
         """Write the tags of a task (``pos`` or ``ner``) where they belong."""
+        check_tags(task, tags)
         if task == "pos":
             self.upos = tags
         else:
