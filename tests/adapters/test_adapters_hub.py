@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
-from zgul.adapters.hub import _reduction, read_adapter, write_adapter
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.hub import read_adapter, write_adapter
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 8, 2
@@ -123,11 +123,11 @@ def test_what_is_written_is_read(
 
 @given(st.integers(1, 2000), st.integers(1, 4000))
 def test_a_reduction_factor_gives_the_size_back(width: int, size: int) -> None:
-    assert int(width // _reduction(width, size)) == size
+    assert int(width // reduction_factor(width, size)) == size
 
 
 def test_usual_factors_are_written_as_whole_numbers(tmp_path: Path) -> None:
-    assert [_reduction(768, size) for size in (384, 256, 48)] == [2, 3, 16]
+    assert [reduction_factor(768, size) for size in (384, 256, 48)] == [2, 3, 16]
     config = json.loads((write_adapter(make(), tmp_path) / "adapter_config.json").read_text())
     assert config["config"]["reduction_factor"] == 2
     assert config["config"]["inv_adapter_reduction_factor"] == 2

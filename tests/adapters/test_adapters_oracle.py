@@ -105,6 +105,18 @@ def test_stack_is_a_one_hot_weighting(recording: Recording, language: str, task:
 
 
 @torch.no_grad()
+def test_each_sentence_of_a_batch_in_its_own_language(recording: Recording) -> None:
+    model = recording.model(recording.bank(LANGUAGES), OneHot(list(range(4))), task=True, invertible="mixed")
+    batch = recording.batch()
+    batch.languages = torch.tensor([2, 0, 3])[:, None].expand_as(batch.languages)
+    got = model(batch)
+    for sentence, language in enumerate(["am", "en", "is"]):
+        mask = recording.tensors["mask"][sentence]
+        expected = recording.tensors[f"hidden.stack.{language}.task"][sentence]
+        assert_close(got[sentence][mask], expected[mask], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
 def test_the_invertible_block_matters(recording: Recording) -> None:
     off = recording.model(recording.bank(["en"]), OneHot([0]), task=False, invertible="off")
     mask = recording.tensors["mask"]

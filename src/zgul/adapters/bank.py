@@ -125,6 +125,13 @@ class Bank(nn.Module):
         up = torch.baddbmm(self.up_bias[layer][:, None], inner, self.up[layer])  # [N, BT, d]
         return up.view(count, batch, length, width)
 
+    def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
+        """Hidden states in N groups [N, M, d], each through its own adapter (or through adapter ``order[n]``)."""
+        weights = [self.down[layer], self.down_bias[layer], self.up[layer], self.up_bias[layer]]
+        down, down_bias, up, up_bias = weights if order is None else [value[order] for value in weights]
+        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT))  # [N, M, r]
+        return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
+
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
         """The invertible blocks mixed by weights [B, T or 1, N]; with None the first adapter's alone."""
         blocks = list(self.invertible)

@@ -6,6 +6,7 @@ Invertible block, after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -77,3 +78,13 @@ class Invertible(nn.Module):
         y1, y2 = y.chunk(2, dim=-1)
         x2 = y2 - self._g(y1)
         return torch.cat([y1 - self._f(x2), x2], dim=-1)
+
+
+def reduction_factor(width: int, size: int) -> float:
+    """A factor with ``int(width // factor) == size``; a whole number where there is one."""
+    if size <= width and width // (width // size) == size:
+        return width // size
+    factor = width / size
+    while int(width // factor) < size:  # the division fell just short
+        factor = math.nextafter(factor, 0)
+    return factor

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import zgul
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
@@ -209,7 +209,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 
 def _config(adapter: LanguageAdapter) -> dict[str, object]:
     sizes = [layer.down.out_features for layer in adapter.layers]
-    factors = [_reduction(adapter.width, size) for size in sizes]
+    factors = [reduction_factor(adapter.width, size) for size in sizes]
     block = adapter.invertible
     return {
         **{key: wanted for key, (wanted, _) in _PFEIFFER.items() if key != "architecture"},
@@ -221,19 +221,9 @@ def _config(adapter: LanguageAdapter) -> dict[str, object]:
         else {str(i): factor for i, factor in enumerate(factors)},
         "inv_adapter": "nice" if block else None,
         "inv_adapter_reduction_factor": (
-            _reduction(block.f_down.in_features, block.f_down.out_features) if block else None
+            reduction_factor(block.f_down.in_features, block.f_down.out_features) if block else None
         ),
     }
-
-
-def _reduction(width: int, size: int) -> float:
-    """A factor with ``int(width // factor) == size``; a whole number where there is one."""
-    if size <= width and width // (width // size) == size:
-        return width // size
-    factor = width / size
-    while int(width // factor) < size:  # the division fell just short
-        factor = math.nextafter(factor, 0)
-    return factor
 
 
 # --- the weights -----------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from zgul.adapters.bank import LanguageAdapter
+from zgul.adapters.bottleneck import Bottleneck, Invertible, reduction_factor
 from zgul.errors import ZgulError
 from zgul.tensors import load_with_metadata, save_tensors
 
@@ -26,9 +28,9 @@ def save_adapters(path: Path, adapters: Sequence[LanguageAdapter], *, bits: int 
         {
             "language": a.language,
             "width": a.width,
-            "size": a.size,
             "depth": len(a.layers),
             "activation": a.activation,
+            "standardise": a.standardise,
             "invertible": a.invertible is not None,
             "about": a.about,
         }
@@ -42,23 +44,26 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
     tensors, metadata = load_with_metadata(path)
     if "adapters" not in metadata:
         raise ZgulError(f"{path} holds no language adapters")
-    adapters = []
-    for info in json.loads(metadata["adapters"]):
-        adapter = LanguageAdapter.new(
-            info["language"],
-            info["width"],
-            info["depth"],
-            size=info["size"],
-            activation=info["activation"],
-            invertible=info["invertible"],
-        )
-        adapter.about = info["about"]
-        for index, layer in enumerate(adapter.layers):
-            layer.load_state_dict(_below(tensors, f"{adapter.language}.{index}."))
-        if adapter.invertible is not None:
-            adapter.invertible.load_state_dict(_below(tensors, f"{adapter.language}.invertible."))
-        adapters.append(adapter)
-    return adapters
+    return [_restore(info, tensors, path) for info in json.loads(metadata["adapters"])]
+
+
+def _restore(info: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> LanguageAdapter:
+    """One adapter of the file; the sizes, which may differ by layer, are those of its tensors."""
+    language, width, activation = info["language"], info["width"], info["activation"]
+    try:
+        layers = []
+        for index in range(info["depth"]):
+            state = _below(tensors, f"{language}.{index}.")
+            layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
+            layers[-1].load_state_dict(state)
+        block = None
+        if info["invertible"]:
+            state = _below(tensors, f"{language}.invertible.")
+            block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
+            block.load_state_dict(state)
+    except (KeyError, RuntimeError) as error:
+        raise ZgulError(f"{path}: the language adapter {language!r} is incomplete ({error}); save it again") from error
+    return LanguageAdapter(language, layers, block, info["about"])
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
