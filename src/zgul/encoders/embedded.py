@@ -101,12 +101,16 @@ def bert(config: dict[str, Any], tensors: dict[str, Any]) -> Any:
     return model.requires_grad_(True).eval()
 
 
+def converted_folder() -> Path:
+    return cache_dir() / f"embedded-{SHA256[:12]}-v{VERSION}"
+
+
 def converted() -> Path:
     """The folder with config.json, model.safetensors and tokenizer.json; made when absent.
 
     Two processes may make it at once: each in a folder of its own; the first to finish moves it into place.
     """
-    folder = cache_dir() / f"embedded-{SHA256[:12]}-v{VERSION}"
+    folder = converted_folder()
     if folder.is_dir():
         return folder
     data = read()

@@ -5,6 +5,7 @@ Code that comes with a model is never run, and weights are read as safetensors o
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def _from_folder(folder: Path) -> tuple[Any, Any]:
     from safetensors import SafetensorError
 
     try:
+        (folder / "config.json").open().close()  # transformers' own message does not say what is missing
         return _load(str(folder), local_files_only=True)
     except (OSError, ValueError, SafetensorError) as error:
         raise ZgulError(
@@ -70,16 +72,22 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
     tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
     if not tokenizer.is_fast:
         raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
-    model, loaded = AutoModel.from_pretrained(
-        source,
-        config=config,
-        add_pooling_layer=False,
-        attn_implementation="sdpa",
-        dtype=torch.float32,
-        weights_only=True,
-        output_loading_info=True,
-        **options,
-    )
+    try:
+        model, loaded = AutoModel.from_pretrained(
+            source,
+            config=config,
+            add_pooling_layer=False,
+            attn_implementation="sdpa",
+            dtype=torch.float32,
+            weights_only=True,
+            output_loading_info=True,
+            **options,
+        )
+    except pickle.UnpicklingError as error:
+        raise ZgulError(
+            f"{source}: the weights are a pickle that holds more than numbers, and loading it could run code. "
+            "Ask for a model.safetensors."
+        ) from error
     if loaded["missing_keys"]:  # they would be random numbers
         raise ZgulError(f"{source}: the weights lack {len(loaded['missing_keys'])} tensors of its config.json.")
     return model, tokenizer

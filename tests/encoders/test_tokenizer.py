@@ -1,0 +1,144 @@
+"""The tokenizer built from the embedded file: its trie, its normaliser, its agreement with the official one."""
+
+import importlib.util
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, normalizers
+
+from zgul import encoders
+from zgul.encoders import tokenizer as unigram
+from zgul.errors import ZgulError
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return encoders.load("embedded")[1]
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    path = Path(__file__).resolve().parents[2] / "scripts" / "compare_tokenizer.py"
+    spec = importlib.util.spec_from_file_location("compare_tokenizer", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def official(comparison):
+    try:
+        return Tokenizer.from_file(str(comparison.official_json()))
+    except OSError as error:
+        pytest.skip(f"needs the official tokenizer: {error}")
+
+
+def find_prefixes(units: list[int], key: bytes) -> list[tuple[int, int]]:
+    """(length, value) of the keys that ``key`` begins with: darts-clone's own search, written down again."""
+
+    def offset(unit: int) -> int:
+        return (unit >> 10) << ((unit & 0x200) >> 6)
+
+    found = []
+    position = offset(units[0])
+    for length, byte in enumerate(key, 1):
+        position ^= byte
+        if position >= len(units) or units[position] & 0x800000FF != byte:
+            break
+        unit = units[position]
+        position ^= offset(unit)
+        if unit >> 8 & 1:
+            found.append((length, units[position] & 0x7FFFFFFF))
+    return found
+
+
+KEYS = st.binary(min_size=1, max_size=5).filter(lambda key: 0 not in key)
+
+
+@given(st.dictionaries(KEYS, st.integers(0, 1_000_000), min_size=1, max_size=60), st.lists(KEYS))
+def test_trie_finds_what_was_put_in_and_nothing_else(values, others):
+    units = unigram.double_array(values)
+    for key in [*values, *others]:
+        expected = [(n, values[key[:n]]) for n in range(1, len(key) + 1) if key[:n] in values]
+        assert find_prefixes(units, key) == expected
+
+
+def test_compiled_map_normalises():
+    compiled = unigram.compile_charsmap({"ﬁ": "fi", "e\u0301": "é", "\u200b": "", "Ⅳ": "IV"})
+    normalizer = normalizers.Precompiled(compiled)
+    assert normalizer.normalize_str("ﬁne cafe\u0301\u200b Ⅳ") == "fine café IV"
+
+
+def test_compositions_cover_compatibility_forms_of_the_parts():
+    found = unigram.compositions({"\uff45": "e", "\u0341": "\u0301"})
+    assert found["e\u0301"] == found["\uff45\u0301"] == found["e\u0341"] == "é"
+    assert found["a\u0302\u0301"] == "ấ"
+    assert "é" not in found and all(len(key.encode()) <= 5 for key in found)
+
+
+def test_special_tokens_have_their_ids(tokenizer):
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert tokenizer.convert_tokens_to_ids(tokens) == [0, 1, 2, 3, 250_001]
+    assert len(tokenizer) == 250_002
+    assert tokenizer("a <mask> b")["input_ids"].count(tokenizer.mask_token_id) == 1
+    assert tokenizer.model_max_length == 512
+
+
+def test_words_are_aligned(tokenizer):
+    encoded = tokenizer([["Føroyskt", "mál", "!"]], is_split_into_words=True)
+    assert encoded["input_ids"][0][0] == 0 and encoded["input_ids"][0][-1] == 2
+    words = [w for w in encoded.word_ids(0) if w is not None]
+    assert sorted(set(words)) == [0, 1, 2] and words == sorted(words)
+    assert tokenizer.decode(encoded["input_ids"][0], skip_special_tokens=True) == "Føroyskt mál !"
+
+
+def test_survives_saving(tokenizer, tmp_path):
+    from transformers import AutoTokenizer
+
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    text = "Cafe\u0301 ﬁn \u00a0 ልጆቹ ትምህርት <mask> ꙗко"
+    assert again(text)["input_ids"] == tokenizer(text)["input_ids"]
+    assert again.mask_token_id == tokenizer.mask_token_id
+
+
+def test_fast_enough(tokenizer):
+    """200,000 words a second on two quiet cores; a fifth of that must remain on a busy machine."""
+    sentence = "Hesturinn stendur við hliðina á gamla bænum og horfir út á hafið ."
+    sentences = [sentence.split()] * 4000
+    best = 0.0
+    for _ in range(3):
+        start = time.perf_counter()
+        tokenizer(sentences, is_split_into_words=True)
+        best = max(best, sum(map(len, sentences)) / (time.perf_counter() - start))
+    assert best > 40_000
+
+
+def test_post_processors_other_than_templates_are_refused():
+    contents = {"model": {}, "added_tokens": [], "post_processor": {"type": "BertProcessing"}}
+    with pytest.raises(ZgulError, match="BertProcessing"):
+        unigram.with_vocabulary(contents, [("a", 0.0)], unk_id=0)
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_agrees_with_the_official_tokenizer_on_every_language(tokenizer, official, comparison, shared_data):
+    words = comparison.words_by_language(shared_data, limit=4000)
+    assert len(words) >= 26
+    for language, some in words.items():
+        differ = comparison.differences(tokenizer.backend_tokenizer, official, some)
+        assert len(differ) <= 0.001 * len(some), (language, differ[:5])
+
+
+@pytest.mark.network
+def test_agrees_with_the_official_tokenizer_on_any_text(tokenizer, official):
+    @settings(max_examples=500, deadline=None)
+    @given(st.text(st.characters(exclude_categories=["Cs", "Cn"])))
+    def agrees(text):
+        ours = tokenizer.backend_tokenizer.encode(text)
+        assert (ours.ids, ours.offsets) == (official.encode(text).ids, official.encode(text).offsets)
+
+    agrees()
