@@ -1,6 +1,7 @@
 """The bank against slow loops over single adapters."""
 
 import copy
+from random import Random
 
 import pytest
 import torch
@@ -100,6 +101,22 @@ def test_adding_and_removing_in_any_order(members: list[LanguageAdapter], moves:
             bank.remove(expected.pop(pick % len(expected)).language)
     assert_is(bank, expected)
     assert all(not parameter.requires_grad for parameter in bank.parameters())
+
+
+@settings(max_examples=25, deadline=None)
+@given(adapters(), st.randoms())
+def test_groups_go_through_their_own_adapter_or_through_a_given_one(
+    members: list[LanguageAdapter], random: Random
+) -> None:
+    bank = Bank(members, width=WIDTH, depth=DEPTH)
+    h = hidden(len(members), 4)
+    order = list(range(len(members)))
+    random.shuffle(order)
+    for i in range(DEPTH):
+        own, other = bank.grouped(i, h), bank.grouped(i, h, torch.tensor(order))
+        for n in range(len(members)):
+            assert_close(own[n], members[n].layers[i](h[n]), rtol=1e-4, atol=1e-4)
+            assert_close(other[n], members[order[n]].layers[i](h[n]), rtol=1e-4, atol=1e-4)
 
 
 def test_extract_gives_the_weights_as_trained_and_a_copy() -> None:

@@ -121,7 +121,7 @@ class Bank(nn.Module):
         else:  # one product for all down-projections: [BT, d] x [d, N r]
             down, bias = self.down[layer].reshape(-1, width), self.down_bias[layer].reshape(-1)
             inner = torch.addmm(bias, flat, down.t()).view(-1, count, size).transpose(0, 1)
-        inner = self._activate(inner)  # [N, BT, r]
+        inner = self._activate(inner, self.adapters)  # [N, BT, r]
         up = torch.baddbmm(self.up_bias[layer][:, None], inner, self.up[layer])  # [N, BT, d]
         return up.view(count, batch, length, width)
 
@@ -129,7 +129,13 @@ class Bank(nn.Module):
         """Hidden states in N groups [N, M, d], each through its own adapter (or through adapter ``order[n]``)."""
         weights = [self.down[layer], self.down_bias[layer], self.up[layer], self.up_bias[layer]]
         down, down_bias, up, up_bias = weights if order is None else [value[order] for value in weights]
-        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT))  # [N, M, r]
+        adapters = self.adapters
+        if order is not None and not self._alike():  # reads the order back from the device
+            adapters = [self.adapters[n] for n in order.tolist()]
+        if any(adapter.standardise for adapter in adapters):
+            parts = zip(h, adapters, strict=True)
+            h = torch.stack([F.layer_norm(part, (self.width,)) if a.standardise else part for part, a in parts])
+        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT), adapters)  # [N, M, r]
         return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
@@ -142,12 +148,17 @@ class Bank(nn.Module):
             return first
         return torch.einsum("nbtd,btn->btd", torch.stack([block(x) for block in blocks]), _full(weights, x))
 
-    def _activate(self, inner: Tensor) -> Tensor:
+    def _alike(self) -> bool:
+        """Whether all adapters are computed in the same way."""
+        return len({(adapter.activation, adapter.standardise) for adapter in self.adapters}) <= 1
+
+    @staticmethod
+    def _activate(inner: Tensor, adapters: Sequence[LanguageAdapter]) -> Tensor:
         """Each adapter's own activation on its slice of [N, BT, r]."""
-        names = {adapter.activation for adapter in self.adapters}
+        names = {adapter.activation for adapter in adapters}
         if len(names) == 1:
             return ACTIVATIONS[names.pop()](inner)
-        parts = [ACTIVATIONS[a.activation](inner[n]) for n, a in enumerate(self.adapters)]
+        parts = [ACTIVATIONS[adapter.activation](part) for part, adapter in zip(inner, adapters, strict=True)]
         return torch.stack(parts)
 
     def _stack(self, adapters: list[LanguageAdapter]) -> None:
