@@ -34,6 +34,7 @@ BUFFER = 1 << 16  # characters of a paragraph that `stream` holds at most, unles
 Span = tuple[int, int]
 
 _BLANK = r"\s\x1c-\x1f\u200b\ufeff"
+_MARK = rf"[[\p{{WB=Extend}}\p{{WB=Format}}\p{{WB=ZWJ}}]--[{_BLANK}]]"  # belongs to what it follows
 _TOKEN = regex.compile(
     rf"""
       (?: https?:// | ftp:// | www\. ) [^{_BLANK}<>"«»“”]* [\p{{L}}\p{{N}}/=_&\#%~+-]   # web address
@@ -45,10 +46,12 @@ _TOKEN = regex.compile(
     | `` | '' | ’’ | ‘‘ | \p{{RI}}{{2}}                                                 # also flags
     | (?<! \w ) [:;] -? [()DP] (?! \w )                                                  # :-)
     | (?<! \w ) ['’] (?: s | re | ve | ll | d | m ) (?! \w )                             # clitic on its own
-    | [\p{{L}}\p{{N}}] (?s:.*?) \b                                                       # word, by UAX 29
+    | (?: (?<! [^{_BLANK}] ) {_MARK}+ )?                                                 # marks with nothing before
+      [\p{{L}}\p{{N}}] (?s:.*?) \b                                                       # word, by UAX 29
       (?: [-‐‑] [\p{{L}}\p{{N}}] (?s:.*?) \b                                             # its hyphens
         | \[ [\p{{L}}\p{{M}}]+ \] (?: \p{{L}} (?s:.*?) \b )? )*                          # and кн[ѧ]зю
       (?: [-‐‑] (?= [{_BLANK}]+ \p{{L}} ) )?                                             # Vor- und
+    | (?<! [^{_BLANK}] ) {_MARK}+                                                        # nor after them
     | [^{_BLANK}] (?s:.*?) \b                                                            # whatever else
     """,
     regex.WORD | regex.VERBOSE | regex.VERSION1,
