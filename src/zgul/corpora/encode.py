@@ -55,10 +55,10 @@ class PieceEncoder:
 
     def pieces(self, word: str) -> list[int]:
         """The pieces of one word; never none."""
-        self._learn([word])
+        self.learn([word])
         return [int(piece) for piece in self._pieces[self._type_of[word]]]
 
-    def _learn(self, words: Sequence[str]) -> None:
+    def learn(self, words: Sequence[str]) -> None:
         """Tokenise the words that are not in the table yet, all at once."""
         new = [word for word in dict.fromkeys(words) if word not in self._type_of]
         if not new:
@@ -76,7 +76,7 @@ class PieceEncoder:
 
     def unknown_share(self, words: Sequence[str]) -> float:
         """The share of pieces that the vocabulary does not know."""
-        self._learn(words)
+        self.learn(words)
         pieces = np.concatenate([self._pieces[self._type_of[word]] for word in words] or [np.zeros(0, np.int32)])
         return float((pieces == self.unknown).mean()) if len(pieces) else 0.0
 
@@ -97,7 +97,7 @@ class PieceEncoder:
         """
         words = words if words is not None else [sentence.words for sentence in sentences]
         flat_words = [word for sentence in words for word in sentence]
-        self._learn(flat_words)
+        self.learn(flat_words)
         types = np.fromiter((self._type_of[word] for word in flat_words), np.int64, len(flat_words))
         type_lengths = np.fromiter((len(pieces) for pieces in self._pieces), np.int64, len(self._pieces))
         lengths = type_lengths[types]

@@ -1,14 +1,12 @@
 """One optimiser step: cross-entropy on the first pieces of words, clipping, AdamW.
 
-On a GPU the whole step (forward, backward, clipping, update) is captured once per batch shape as a CUDA graph and
-replayed, because small models are bound by kernel launches. On the CPU it runs as written; when memory runs out
-the batch is halved and the step is taken again.
+On a GPU the whole step (forward, backward, clipping, update) is replayed as a CUDA graph. On the CPU it runs as
+written; when memory runs out the batch is halved and the step is taken again.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,9 +16,8 @@ from torch.nn import functional as F
 
 from zgul.corpora.encode import IGNORED, Batch
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.graphs import GraphedStep
 from zgul.methods.model import Model
-
-WARM_UP = 2  # eager steps of a shape before it is captured
 
 
 def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
@@ -57,8 +54,7 @@ class Stepper:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=self.lr, weight_decay=weight_decay, fused=graphs, capturable=graphs
         )
-        self._graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
-        self._seen: dict[tuple[int, ...], int] = {}
+        self._step = GraphedStep(lambda **tensors: self._update(Batch(**tensors)))
 
     def set_lr(self, lr: float) -> None:
         """Change the learning rate without touching captured graphs."""
@@ -70,11 +66,9 @@ class Stepper:
 
     def step(self, batch: Batch) -> Tensor:
         """One update; gives the mean loss of the words."""
-        if self.device.type == "cuda":
-            return self._graphed(batch)
         while True:
             try:
-                return self._eager(batch)
+                return self._step(**vars(batch))
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 self._halve(error)
 
@@ -88,7 +82,7 @@ class Stepper:
         self.micro //= 2
         warnings.warn(f"out of memory: going on with {self.micro} sentences at a time", ZgulWarning, stacklevel=2)
 
-    def _eager(self, batch: Batch) -> Tensor:
+    def _update(self, batch: Batch) -> Tensor:
         self.optimizer.zero_grad(set_to_none=self.device.type != "cuda")
         words = (batch.labels != IGNORED).sum().clamp(min=1)
         total = torch.zeros((), device=self.device)
@@ -101,34 +95,3 @@ class Stepper:
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimizer.step()
         return total
-
-    def _graphed(self, batch: Batch) -> Tensor:
-        shape = tuple(batch.input_ids.shape)
-        if shape not in self._graphs:
-            self._seen[shape] = self._seen.get(shape, 0) + 1
-            if self._seen[shape] <= WARM_UP:
-                return self._on_side_stream(lambda: self._eager(batch))
-            self._capture(shape, batch)
-        graph, static, loss = self._graphs[shape]
-        for name, value in vars(static).items():
-            value.copy_(getattr(batch, name))
-        graph.replay()
-        return loss
-
-    def _on_side_stream(self, action: Callable[[], Tensor]) -> Tensor:
-        """Graphs need their warm-up off the default stream."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            result = action()
-        torch.cuda.current_stream().wait_stream(stream)
-        return result
-
-    def _capture(self, shape: tuple[int, ...], batch: Batch) -> None:
-        static = Batch(**{name: value.clone() for name, value in vars(batch).items()})
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
-        with torch.cuda.graph(graph, pool=pool):
-            loss = self._eager(static)
-        self._graphs[shape] = (graph, static, loss)

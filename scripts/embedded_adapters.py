@@ -1,0 +1,175 @@
+"""Train the language adapters that ship with the package, on a GPU machine, and measure them.
+
+    python scripts/embedded_adapters.py --text DIR --output DIR [--encoder embedded] [--variant shared]
+
+DIR holds LANG.KIND.txt[.xz]. Steps: one masked-LM head on all source text; one adapter shared by all sources;
+then the source adapters, all in one batch. `zero` skips the shared start, `mixed` trains them partly in mixture.
+Writes adapters-VARIANT.safetensors (8-bit) and adapters.json (masked accuracy and perplexity on held-out text).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from zgul import encoders
+from zgul.adapters.bank import Bank, LanguageAdapter
+from zgul.adapters.mlm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack, specialise, train_masked_lm
+from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.corpora import load_text
+from zgul.corpora.encode import PieceEncoder
+from zgul.encoders import Encoder
+from zgul.languages import SOURCES
+from zgul.tensors import save_tensors
+
+HELD_OUT = 40  # every 40th line is never trained on
+VARIANTS = ("zero", "shared", "mixed")
+
+
+def lines_of(folder: Path, language: str, held_out: bool | None) -> Iterator[str]:
+    """The lines of a language that are trained on, or the others; None gives all."""
+    for index, line in enumerate(load_text(folder, language)):
+        if held_out is None or (index % HELD_OUT == 0) == held_out:
+            yield line
+
+
+def blocks_of(job: tuple[str, Path, str, bool]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Training and held-out blocks of one language."""
+    encoder, folder, language, source = job
+    torch.set_num_threads(1)
+    _, tokenizer = encoders.load(encoder)
+    pieces = PieceEncoder(tokenizer, 512)
+    if not source:
+        return torch.zeros(0, 128, dtype=torch.int32), pack(pieces, lines_of(folder, language, None))[:200]
+    return pack(pieces, lines_of(folder, language, False)), pack(pieces, lines_of(folder, language, True))[:200]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder that holds text/")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--encoder", default="embedded")
+    parser.add_argument("--variants", nargs="+", default=["shared"], choices=VARIANTS)
+    parser.add_argument("--size", type=int, default=96, help="bottleneck")
+    parser.add_argument("--blocks", type=int, default=24, help="blocks of each language in a step")
+    parser.add_argument("--head-steps", type=int, default=800)
+    parser.add_argument("--shared-steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--sources", nargs="+", default=list(SOURCES))
+    parser.add_argument("--workers", type=int, default=12)
+    told = parser.parse_args()
+    told.output.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.set_float32_matmul_precision("high")
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {text}", flush=True)
+
+    languages = sorted({path.name.split(".")[0] for path in (told.data / "text").iterdir()})
+    sources = told.sources
+    targets = [language for language in languages if language not in sources]
+    jobs = [(told.encoder, told.data, language, language in sources) for language in sources + targets]
+    with ProcessPoolExecutor(told.workers) as pool:
+        packed = dict(zip(sources + targets, pool.map(blocks_of, jobs), strict=True))
+    say("blocks: " + ", ".join(f"{name} {len(train)}+{len(test)}" for name, (train, test) in packed.items()))
+
+    model, tokenizer = encoders.load(told.encoder)
+    encoder = Encoder(model).to(device)
+    encoder.requires_grad_(False)
+    encoder.set_dropout(0.0)
+    pieces = PieceEncoder(tokenizer, 512)
+    training = [packed[source][0] for source in sources]
+    report: dict[str, object] = {"sources": sources, "arguments": {k: str(v) for k, v in vars(told).items()}}
+
+    def config(steps: int, lr: float, blocks: int, mix: float = 0.0) -> MLMConfig:
+        return MLMConfig(steps=steps, blocks=blocks, lr=lr, mix=mix)
+
+    def show(entry: dict[str, object]) -> None:
+        say(f"  step {entry['step']}/{entry['steps']} loss {entry['loss']:.3f} {entry['tokens']} tokens")
+
+    def bank_of(adapters: list[LanguageAdapter]) -> Bank:
+        bank = Bank(adapters, width=encoder.width, depth=encoder.depth).to(device)
+        for parameter in (bank.down, bank.down_bias, bank.up, bank.up_bias):
+            parameter.requires_grad_(True)
+        return bank
+
+    torch.manual_seed(0)
+    head = MLMHead(encoder.width, model.get_input_embeddings().weight.shape[0]).to(device)
+    say("head")
+    train_masked_lm(
+        MaskedLM(encoder, head, None, pieces), training, config(told.head_steps, 2e-3, told.blocks), report=show
+    )
+    head.requires_grad_(False)
+    save_tensors(told.output / "head.safetensors", dict(head.state_dict()), bits=16)
+
+    new = LanguageAdapter.new("shared", encoder.width, encoder.depth, size=told.size)
+    shared = new
+    if set(told.variants) - {"zero"}:
+        say("shared adapter")
+        bank = bank_of([new])
+        smallest = min(4 * len(block) for block in training)
+        mixture = torch.cat([block[torch.arange(min(smallest, 10**6)) % len(block)] for block in training])
+        train_masked_lm(
+            MaskedLM(encoder, head, bank, pieces),
+            [mixture],
+            config(told.shared_steps, told.lr, told.blocks * len(sources)),
+            report=show,
+        )
+        shared = bank.extract("shared")
+
+    results = {}
+    for variant in told.variants:
+        say(f"adapters: {variant}")
+        bank = bank_of(specialise(new if variant == "zero" else shared, sources))
+        train_masked_lm(
+            MaskedLM(encoder, head, bank, pieces),
+            training,
+            config(told.steps, told.lr, told.blocks, 0.5 if variant == "mixed" else 0.0),
+            report=show,
+        )
+        path = told.output / f"adapters-{variant}.safetensors"
+        save_adapters(path, [bank.extract(source) for source in sources], bits=8)
+        say(f"measuring: {variant}")
+        results[variant] = measure(encoder, head, pieces, load_adapters(path), shared, packed, device)
+        report["results"] = results
+        (told.output / "adapters.json").write_text(json.dumps(report, indent=1))
+    say("done")
+
+
+@torch.no_grad()
+def measure(encoder, head, pieces, adapters, shared, packed, device):  # type: ignore[no-untyped-def]
+    """Masked accuracy and perplexity of every text under every adapter, none, the shared one and the even mixture."""
+    table = {}
+    banks = {a.language: Bank([a], width=encoder.width, depth=encoder.depth).to(device) for a in [*adapters, shared]}
+    everything = Bank(adapters, width=encoder.width, depth=encoder.depth).to(device)
+    for language, (_, held_out) in packed.items():
+        row = {"none": masked_scores(MaskedLM(encoder, head, None, pieces), held_out)}
+        for name, bank in banks.items():
+            row[name] = masked_scores(MaskedLM(encoder, head, bank, pieces), held_out)
+        row["uniform"] = masked_scores(UniformLM(encoder, head, everything, pieces), held_out)
+        table[language] = row
+    return table
+
+
+class UniformLM(MaskedLM):
+    """Every block read with the mean of all adapters."""
+
+    def hidden(self, ids, order=None, share=None):  # type: ignore[no-untyped-def]
+        hidden = self.encoder.embed(ids)
+        for index in range(self.encoder.depth):
+            x, f = self.encoder.layer(index, hidden, None)
+            u = self.bank(index, self.encoder.norm(index, f + x)).mean(dim=0)
+            hidden = self.encoder.norm(index, f + u + x)
+        return hidden
+
+
+if __name__ == "__main__":
+    main()

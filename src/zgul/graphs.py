@@ -1,0 +1,55 @@
+"""CUDA graphs: a step captured once per batch shape and replayed; small models are bound by kernel launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+WARM_UP = 2  # plain calls of a shape before it is captured; libraries allocate their workspaces in them
+
+
+class GraphedStep:
+    """Calls ``step(**tensors)``; on a GPU as a captured graph, one for each set of shapes.
+
+    The step must not depend on the values of its inputs in Python, and must change state in place.
+    """
+
+    def __init__(self, step: Callable[..., Tensor]) -> None:
+        self.step = step
+        self._graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, dict[str, Tensor], Tensor]] = {}
+        self._seen: dict[tuple[torch.Size, ...], int] = {}
+
+    def __call__(self, **tensors: Tensor) -> Tensor:
+        if not next(iter(tensors.values())).is_cuda:
+            return self.step(**tensors)
+        shapes = tuple(tensor.shape for tensor in tensors.values())
+        if shapes not in self._graphs:
+            self._seen[shapes] = self._seen.get(shapes, 0) + 1
+            if self._seen[shapes] <= WARM_UP:
+                return self._warm_up(tensors)
+            self._capture(shapes, tensors)
+        graph, static, result = self._graphs[shapes]
+        for name, tensor in tensors.items():
+            static[name].copy_(tensor)
+        graph.replay()
+        return result
+
+    def _warm_up(self, tensors: dict[str, Tensor]) -> Tensor:
+        """A plain call, off the default stream as capturing wants it."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            result = self.step(**tensors)
+        torch.cuda.current_stream().wait_stream(stream)
+        return result
+
+    def _capture(self, shapes: tuple[torch.Size, ...], tensors: dict[str, Tensor]) -> None:
+        static = {name: tensor.clone() for name, tensor in tensors.items()}
+        graph = torch.cuda.CUDAGraph()
+        pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, pool=pool):
+            result = self.step(**static)
+        self._graphs[shapes] = (graph, static, result)
