@@ -57,8 +57,13 @@ class EMResult:
     entropy: list[Tensor] = field(default_factory=list)  # [B] after each forward, mean over the words
 
 
-def minimise_entropy(model: Model, batch: Batch, config: EMConfig) -> EMResult:
-    """Tag a batch, moving its adapter weights to where the model is most certain."""
+def minimise_entropy(
+    model: Model, batch: Batch, config: EMConfig, *, on_step: Callable[[int, Tensor], None] | None = None
+) -> EMResult:
+    """Tag a batch, moving its adapter weights to where the model is most certain.
+
+    ``on_step`` hears the label scores [B, T, C] after t = 0, 1, … steps: what a run with T = t would give.
+    """
     leaves = _Leaves(config)
     with _frozen(model):
         with torch.no_grad():
@@ -70,6 +75,8 @@ def minimise_entropy(model: Model, batch: Batch, config: EMConfig) -> EMResult:
                 logits = model(batch, choose=leaves.choose, prefix=prefix)
                 per_position = position_entropy(logits)  # [B, T]
                 entropies.append(_sentence_entropy(per_position, batch, "words").detach())
+            if on_step is not None:
+                on_step(step, logits.detach())
             if last:
                 break
             # the sum over sentences: each sentence's scores get the gradient of its own entropy alone

@@ -24,6 +24,8 @@ class Progress:
     best_f1: float = -1.0
     best_step: int = 0
     stale: int = 0  # evaluations since the best
+    loss: float = 0.0  # summed since the last evaluation
+    counted: int = 0  # steps in it
     history: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -35,7 +35,8 @@ class TrainingConfig:
     leave_out: tuple[str, ...] = ()  # sources to train without: leave-one-source-out
     data: str = ""
     encoder: str = "embedded"
-    adapters: str = "shipped"  # "shipped", a folder, or "new": adapters that change nothing
+    adapters: str = "shipped"  # "shipped", "new" (they change nothing), a file, a folder, or "{lang}/wiki@ukp"
+    extra_adapters: tuple[str, ...] = ()  # languages beside the sources whose adapter joins the bank (ZGUL++)
     epochs: int = 0  # 0: 5 for POS, 10 for NER
     batch_size: int = 32
     accumulate: int = 4
@@ -56,6 +57,8 @@ class TrainingConfig:
     precision: str = "auto"  # "auto": bf16 on a GPU, float32 elsewhere; "float32", "bfloat16"
     device: str = "auto"
     tensorboard: bool = False
+    em_by: str = "source"  # EM settings by the dev set of the most related source, by "loso" or by the "target"'s own
+    em_sentences: int = 300  # sentences of the dev set that they are chosen on; 0: EM keeps its defaults
 
     def __post_init__(self) -> None:
         if self.task not in ("pos", "ner"):
@@ -64,6 +67,8 @@ class TrainingConfig:
             raise ZgulError(f"select is best or last, not {self.select!r}")
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise ZgulError(f"precision is auto, float32 or bfloat16, not {self.precision!r}")
+        if self.em_by not in ("source", "loso", "target"):
+            raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
         for name in ("batch_size", "accumulate", "max_pieces"):
             if getattr(self, name) < 1:
                 raise ZgulError(f"{name} must be at least 1")
@@ -87,7 +92,7 @@ class TrainingConfig:
             if isinstance(values.get(name), Mapping):
                 _check_keys(kind, values[name], name)
                 values[name] = kind(**values[name])
-        for name in ("sources", "leave_out", "unannotated"):
+        for name in ("sources", "leave_out", "extra_adapters", "unannotated"):
             if name in values:
                 given = values[name]
                 values[name] = tuple(given.split(",") if isinstance(given, str) else given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from zgul.tensors import write_json
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.data import LabelledData
+from zgul.training.interrupt import deferred_interrupt
 from zgul.training.stepper import Stepper, autocast
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
@@ -68,51 +70,60 @@ class Trainer:
         return self.folder / "checkpoint.safetensors" if self.folder else None
 
     def run(self, *, resume: bool = False, report: Report | None = None) -> list[dict[str, Any]]:
-        """Train to the end, or to an early stop; leaves the selected weights in the tagger."""
+        """Train to the end, or to an early stop; leaves the selected weights in the tagger.
+
+        Ctrl-C leaves a checkpoint of the step it fell in and raises ``KeyboardInterrupt``. The last checkpoint stays:
+        whoever saves the tagger removes it.
+        """
         if resume and self.checkpoint and self.checkpoint.is_file():
             self.best, self.progress = load_checkpoint(
                 self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
             )
         started = time.monotonic()
-        with ThreadPoolExecutor(1) as background:
+        with ThreadPoolExecutor(1) as background, deferred_interrupt(self.checkpoint is not None) as interrupt:
             prepared = background.submit(self._epoch, self.progress.epoch)
-            while self.progress.epoch < self.config.rounds:
+            while self.progress.epoch < self.config.rounds and not self._stale():
                 epoch = prepared.result().to(self.device)
                 if self.progress.epoch + 1 < self.config.rounds:
                     prepared = background.submit(self._epoch, self.progress.epoch + 1)
-                if not self._train_epoch(epoch, started, report):
+                if not self._train_epoch(epoch, started, report, interrupt):
                     break
                 self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
         if self.config.select == "best" and self.best:
             self._restore(self.best)
-        if self.checkpoint:
-            self.checkpoint.unlink(missing_ok=True)
         return self.progress.history
 
     def _epoch(self, epoch: int) -> EncodedCorpus:
         return self.data.encode_epoch(self.pieces, self.rows, self.config.seed, epoch)
 
-    def _train_epoch(self, corpus: EncodedCorpus, started: float, report: Report | None) -> bool:
+    def _train_epoch(
+        self, corpus: EncodedCorpus, started: float, report: Report | None, interrupt: threading.Event
+    ) -> bool:
         """False when training is to stop early."""
         every = self.config.eval_every or self.steps_per_epoch
         progress = self.progress
         batches = list(self._order(corpus, progress.epoch))
-        running, counted = torch.zeros((), device=self.device), 0
+        running = torch.tensor(progress.loss, device=self.device)
         for rows, length in batches[progress.batch :]:
             self.tagger.model.train()
             self.stepper.set_lr(self._lr(progress.step))
             running += self.stepper.step(corpus.batch(rows.to(self.device), length))
-            counted += 1
+            progress.counted += 1
             progress.step += 1
             progress.batch += 1
             last = progress.batch == len(batches) and progress.epoch + 1 == self.config.rounds
             if progress.step % every == 0 or last:
-                on = self._evaluate(float(running / counted), started, report)
-                running, counted = torch.zeros((), device=self.device), 0
-                if not on:
+                loss = float(running / progress.counted)
+                running, progress.loss, progress.counted = torch.zeros_like(running), 0.0, 0
+                if not self._evaluate(loss, started, report):
                     return False
-            elif report is not None and counted % 10 == 0:
-                report(self._status(started) | {"loss": float(running / counted)})
+            elif report is not None and progress.counted % 10 == 0:
+                report(self._status(started) | {"loss": float(running / progress.counted)})
+            if interrupt.is_set():
+                progress.loss = float(running)
+                self._save()
+                raise KeyboardInterrupt
+        progress.loss = float(running)
         return True
 
     def _evaluate(self, loss: float, started: float, report: Report | None) -> bool:
@@ -132,6 +143,17 @@ class Trainer:
                 self.best = {name: value.detach().clone() for name, value in self._trained()}
         else:
             progress.stale += 1
+        self._save()
+        if self.folder:
+            write_json(self.folder / "history.json", progress.history)
+        if report is not None:
+            report(self._status(started) | entry | {"best_f1": progress.best_f1})
+        return not self._stale()
+
+    def _stale(self) -> bool:
+        return bool(self.config.patience and self.progress.stale >= self.config.patience)
+
+    def _save(self) -> None:
         if self.checkpoint:
             save_checkpoint(
                 self.checkpoint,
@@ -139,14 +161,9 @@ class Trainer:
                 self.tagger.trained,
                 self.stepper.optimizer,
                 self.best,
-                progress,
+                self.progress,
                 self._fingerprint(),
             )
-        if self.folder:
-            write_json(self.folder / "history.json", progress.history)
-        if report is not None:
-            report(self._status(started) | entry | {"best_f1": progress.best_f1})
-        return not (self.config.patience and progress.stale >= self.config.patience)
 
     @torch.no_grad()
     def dev_scores(self) -> Scores:
@@ -199,5 +216,6 @@ class Trainer:
 
     def _fingerprint(self) -> str:
         """What must be the same for a checkpoint to be continued."""
-        told = json.dumps(self.config.to_dict() | {"data": "", "device": ""}, sort_keys=True)
+        free = dict.fromkeys(("data", "device", "tensorboard", "em_by", "em_sentences"), "")
+        told = json.dumps(self.config.to_dict() | free, sort_keys=True)
         return hashlib.sha256(f"{told} {len(self.data.train)} {self.tagger.labels}".encode()).hexdigest()
