@@ -106,7 +106,7 @@ def test_survives_saving(tokenizer, tmp_path):
 
 
 def test_fast_enough(tokenizer):
-    """200,000 words a second on two quiet cores; a fifth of that must remain on a busy machine."""
+    """The aim is 200,000 words a second; a fifth of that must remain on a busy machine."""
     sentence = "Hesturinn stendur við hliðina á gamla bænum og horfir út á hafið ."
     sentences = [sentence.split()] * 4000
     best = 0.0
