@@ -23,7 +23,7 @@ FEATURES = ("syntax", "all")
 class MethodOptions:
     """Choices inside a method. The defaults follow the paper; what only the authors' release does is named so."""
 
-    reduction: float = 3  # bottleneck of the task adapter: width / reduction
+    reduction: float = 3.0  # bottleneck of the task adapter: width / reduction
     dropout: float = 0.1  # encoder and head, while training
     features: str = "syntax"  # URIEL features of a language: "syntax" (103) or "all" (289, the release)
     l_scores: str = "bilinear"  # or "additive" (the release's Germanic model)

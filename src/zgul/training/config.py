@@ -89,17 +89,12 @@ class TrainingConfig:
         values = dict(values)
         _check_keys(cls, values, "the configuration")
         for name, kind in (("noise", NoiseConfig), ("options", MethodOptions)):
-            if isinstance(values.get(name), Mapping):
+            if name in values and not isinstance(values[name], kind):
+                if not isinstance(values[name], Mapping):
+                    raise ZgulError(f"{name} is a group of options, such as {name}.{fields(kind)[0].name}")
                 _check_keys(kind, values[name], name)
-                values[name] = kind(**values[name])
-        for name in ("sources", "leave_out", "extra_adapters", "unannotated"):
-            if name in values:
-                given = values[name]
-                values[name] = tuple(given.split(",") if isinstance(given, str) else given)
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ZgulError(f"the configuration has a value of the wrong kind: {error}") from error
+                values[name] = kind(**_as_declared(kind(), values[name], f"{name}."))
+        return cls(**_as_declared(cls(), values))
 
     @classmethod
     def from_yaml(cls, path: Path) -> dict[str, Any]:
@@ -126,3 +121,26 @@ def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:
         close = difflib.get_close_matches(str(unknown[0]), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known are: {', '.join(known)}"
         raise ZgulError(f"{where} has no option {unknown[0]!r}{hint}")
+
+
+def _as_declared(defaults: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values in the type that each option has: YAML reads 1e-4 as text, and a list may be written with commas."""
+    return {name: _convert(getattr(defaults, name), value, prefix + name) for name, value in values.items()}
+
+
+def _convert(default: Any, value: Any, name: str) -> Any:
+    kind = type(default)
+    if kind is tuple and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if kind is tuple and isinstance(value, list | tuple):
+        return tuple(map(str, value))
+    whole = not isinstance(value, float) or value.is_integer()
+    if kind in (int, float) and not isinstance(value, bool) and (kind is float or whole):
+        try:
+            return kind(value)
+        except (TypeError, ValueError):
+            pass
+    elif isinstance(value, kind):
+        return value
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
+    raise ZgulError(f"{name} must be {kinds[kind]}, not {value!r}")

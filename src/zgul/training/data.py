@@ -72,7 +72,7 @@ def load_labelled(config: TrainingConfig) -> LabelledData:
     for language in training_languages(config):
         prefix = SPLITS.get((config.group, language), "")
         sentences = corpora.load(folder, config.task, language, prefix + "train")
-        train += _sample(sentences, config.limit, config.seed) if config.limit else sentences
+        train += sample(sentences, config.limit, config.seed) if config.limit else sentences
         dev += corpora.load(folder, config.task, language, prefix + "dev")
     return labelled_data(train, dev, config)
 
@@ -104,7 +104,8 @@ def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingCo
     return LabelledData(train, dev, labels, allowed, corpus_of, config.noise)
 
 
-def _sample(sentences: list[Sentence], limit: int, seed: int) -> list[Sentence]:
+def sample(sentences: list[Sentence], limit: int, seed: int) -> list[Sentence]:
+    """At most this many sentences, the same ones for the same seed."""
     if len(sentences) <= limit:
         return sentences
     chosen = np.random.default_rng(seed).choice(len(sentences), limit, replace=False)

@@ -1,0 +1,102 @@
+"""Settings of entropy minimisation, T and the learning rate, by a grid on a dev set (the paper's appendix).
+
+The paper's rates, 0.05 to 1.0, are for its sum of entropies; the mean over the words of a sentence is smaller and
+needs 3 to 100. A run of ten steps passes through one and five on its way, so a rate costs one run, not three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from zgul.corpora.sentence import Sentence
+from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.errors import ZgulError
+from zgul.evaluation import scores
+from zgul.methods.tagger import Tagger
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The settings that are tried."""
+
+    steps: tuple[int, ...] = (1, 5, 10)
+    rates: tuple[float, ...] = (0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+@dataclass
+class EMTable:
+    """F1 of every setting on one dev set."""
+
+    language: str
+    sentences: int
+    without: float  # F1 with no EM
+    f1: dict[tuple[int, float], float] = field(default_factory=dict)  # by steps and rate
+
+
+def em_strategy(tagger: Tagger) -> str | None:
+    """The tagger's way to infer with EM: its own strategy where that has EM, else the method's first that has."""
+    ways = [tagger.strategy, *tagger.method.strategies]
+    return next((way for way in ways if tagger.method.uses_em(way)), None)
+
+
+def em_table(
+    tagger: Tagger,
+    sentences: Sequence[Sentence],
+    grid: Grid | None = None,
+    *,
+    strategy: str | None = None,
+    on_batch: Callable[[int], None] | None = None,
+) -> EMTable:
+    """F1 of every setting on these sentences; ``on_batch`` hears how many chunks were done at one more rate."""
+    grid = grid or Grid()
+    strategy = strategy or em_strategy(tagger)
+    if strategy is None or not tagger.method.uses_em(strategy):
+        raise ZgulError(f"{tagger.method.title} has no EM ({strategy or 'no strategy'}): there is nothing to choose")
+    if not sentences:
+        raise ZgulError("EM settings are chosen on sentences with tags; there are none")
+    language = sentences[0].language or ""
+    base = tagger.em_for(language, strategy)
+    assert base is not None
+    rows = tagger.prepare(list(dict.fromkeys(sentence.language or "" for sentence in sentences)), strategy)
+    encoded = tagger.pieces.encode(sentences, languages=rows).to(tagger.device)
+    gold = [sentence.tags or [] for sentence in sentences]
+    tokens = 32768 if tagger.device.type == "cuda" else 4096
+    table = EMTable(language, len(sentences), 0.0)
+    for rate in grid.rates:
+        config = replace(base, steps=max(grid.steps), lr=rate)
+        kept = {
+            step: torch.zeros(len(encoded.pieces), dtype=torch.int16, device=tagger.device) for step in (0, *grid.steps)
+        }
+        for batch in encoded.batches(tokens):
+
+            def keep(step: int, logits: torch.Tensor, batch=batch, kept=kept) -> None:  # type: ignore[no-untyped-def]
+                if step in kept:
+                    encoded.scatter(kept[step], batch, logits.argmax(dim=-1))
+
+            minimise_entropy(tagger.model, batch, config, on_step=keep)
+            if on_batch is not None:
+                on_batch(len(batch.rows))
+        for step, tags in kept.items():
+            named = [[tagger.labels[int(tag)] for tag in row] for row in encoded.by_sentence(tags)]
+            f1 = scores(gold, named).f1
+            if step:
+                table.f1[step, rate] = f1
+            else:
+                table.without = f1
+    return table
+
+
+def best_setting(tables: Sequence[EMTable]) -> EMConfig:
+    """The setting with the highest mean F1 over the tables; of equals the one with fewer steps, then the smaller."""
+    mean = {key: float(np.mean([table.f1[key] for table in tables])) for key in tables[0].f1}
+    steps, rate = min(mean, key=lambda key: (-mean[key], key))
+    return EMConfig(steps=steps, lr=rate)
+
+
+def choose_em(tagger: Tagger, dev_sentences: Sequence[Sentence], grid: Grid | None = None) -> EMConfig:
+    """The setting of the grid with the best F1 on these sentences."""
+    return best_setting([em_table(tagger, dev_sentences, grid)])
