@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,8 @@ def train(
     report = _with_tensorboard(config, folder, report)
     seed_everything(config.seed)
     data = load_labelled(config)
+    has_em = any(map(method(config.method).uses_em, method(config.method).strategies))
+    judges = find_judges(config) if has_em and config.em_sentences else None  # what is missing shows before training
     tagger = untrained(config, data.labels).to(_device(config.device))
     trainer = Trainer(tagger, data, config, folder)
     if folder is not None:
@@ -106,8 +108,8 @@ def train(
         "steps": trainer.progress.step,
         "seconds": round(time.monotonic() - started, 1),
     }
-    if config.em_sentences and em_strategy(tagger) is not None:
-        tagger.em, tagger.about["em"] = choose_settings(tagger, config, report)
+    if judges is not None:
+        tagger.em, tagger.about["em"] = choose_settings(tagger, config, judges, report)
     if folder is not None:
         shipped = config.adapters == "shipped" and not config.extra_adapters
         tagger.save_pretrained(folder, bank=not shipped, encoder=save_encoder)
@@ -148,20 +150,47 @@ def left_out(config: TrainingConfig) -> list[str]:
     return kept
 
 
+@dataclass
+class Judges:
+    """What the EM settings are chosen on: for each target ("" for any other language) languages, and their dev sets."""
+
+    languages: dict[str, list[str]]
+    dev: dict[str, list[Sentence]]
+
+
+def find_judges(config: TrainingConfig) -> Judges:
+    """The dev set of each target's most related source or, where asked for and there, its own."""
+    kept = [language for language in config.sources if language not in config.leave_out]
+    candidates = left_out(config) if config.em_by == "loso" else kept
+    targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
+    related = {target: most_related(target, candidates) for target in targets}
+    judges = Judges({target: [source] for target, source in related.items()}, {})
+    judges.languages[""] = list(dict.fromkeys(related.values())) or candidates
+    if config.em_by == "target":
+        for target in targets:
+            try:
+                judges.dev[target] = _em_sample(config, target)
+                judges.languages[target] = [target]
+            except ZgulError as error:
+                message = f"EM settings for {target} are chosen on {related[target]}: {error}"
+                warnings.warn(message, ZgulWarning, stacklevel=2)
+    for language in {language for used in judges.languages.values() for language in used} - set(judges.dev):
+        judges.dev[language] = _em_sample(config, language)
+    return judges
+
+
 def choose_settings(
-    tagger: Tagger, config: TrainingConfig, report: Report | None = None
+    tagger: Tagger, config: TrainingConfig, judges: Judges, report: Report | None = None
 ) -> tuple[dict[str, EMConfig], dict[str, Any]]:
-    """EM settings for every target of the group ("" for any other language), and how they were chosen."""
-    judges = _judges(config)
-    languages = dict.fromkeys(language for used in judges.values() for language in used)
-    tables = {language: _table(tagger, config, language, report) for language in languages}
+    """EM settings for every target of the group, and how they were chosen."""
+    tables = {language: _table(tagger, config, language, dev, report) for language, dev in sorted(judges.dev.items())}
     settings: dict[str, EMConfig] = {}
     about: dict[str, Any] = {"by": _BY[config.em_by], "strategy": em_strategy(tagger), "targets": {}}
-    for target, judging in judges.items():
+    for target, judging in judges.languages.items():
         used = [tables[language] for language in judging]
         chosen = settings[target] = best_setting(used)
         about["targets"][target] = {
-            "on": [f"{table.language} dev" for table in used],
+            "on": [f"{table.language} dev" + " (its own)" * (table.language == target) for table in used],
             "sentences": sum(table.sentences for table in used),
             "f1": _mean([table.f1[chosen.steps, chosen.lr] for table in used]),
             "f1_without_em": _mean([table.without for table in used]),
@@ -169,31 +198,20 @@ def choose_settings(
     return settings, about
 
 
-def _judges(config: TrainingConfig) -> dict[str, list[str]]:
-    """The languages on whose dev sets the settings for each target are chosen; for "" on all of these together."""
-    targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
-    if config.em_by == "target":
-        if not targets:
-            raise ZgulError("EM settings by the target's own dev set need targets: give --group")
-        judges = {target: [target] for target in targets}
-        candidates = []
-    else:
-        kept = [language for language in config.sources if language not in config.leave_out]
-        candidates = kept if config.em_by == "source" else left_out(config)
-        judges = {target: [most_related(target, candidates)] for target in targets}
-    used = list(dict.fromkeys(language for judging in judges.values() for language in judging))
-    return judges | {"": used or candidates}
+def _em_sample(config: TrainingConfig, language: str) -> list[Sentence]:
+    return sample(dev_sentences(config, language), config.em_sentences, config.seed)
 
 
 _BY = {
     "source": "the dev set of the most related source",
     "loso": "the dev set of the most related source, with a tagger trained without it",
-    "target": "the target's own dev set: not zero-shot",
+    "target": "the target's own dev set where there is one (not zero-shot)",
 }
 
 
-def _table(tagger: Tagger, config: TrainingConfig, language: str, report: Report | None) -> EMTable:
-    dev = sample(dev_sentences(config, language), config.em_sentences, config.seed)
+def _table(
+    tagger: Tagger, config: TrainingConfig, language: str, dev: list[Sentence], report: Report | None
+) -> EMTable:
     if config.em_by == "loso":
         without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0)
         tagger = train(without, report=_labelled(report, f"without {language}"))
