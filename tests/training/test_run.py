@@ -29,7 +29,7 @@ def place(tmp_path_factory) -> Path:
     made = family(0, n_languages=4)
     for code, language in CODES.items():
         for seed, (split, count) in enumerate((("train", 60), ("dev", 20))):
-            if split == "train" and language == "target" or (code == "gsw"):
+            if (split == "train" and language == "target") or (code == "gsw"):
                 continue
             path = folder / "data" / "pos" / code / f"{split}.tsv"
             path.parent.mkdir(parents=True, exist_ok=True)
