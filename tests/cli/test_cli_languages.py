@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-import zgul.cli.languages as commands
+import zgul.cli.languages  # noqa: F401 - adds its commands
 from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS, similarity
@@ -75,26 +74,45 @@ def test_a_language_of_no_group() -> None:
     assert "none: it shares no family with any source language" in text
     facts = json.loads(run("languages", "fi", "--json"))
     assert facts["group"] is None
-    assert facts["adapters"] == facts["taggers"] == []
+    assert facts["adapters"] == []
 
 
 def test_an_isolate_has_a_sheet_too() -> None:
     assert "none known" in run("languages", "Basque")
 
 
-def test_shipped_taggers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    tagging = types.ModuleType("zgul.tagging")
-    tagging.shipped = lambda: ["germanic-pos", "african-ner"]  # type: ignore[attr-defined]
-    monkeypatch.setattr(commands.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setitem(sys.modules, "zgul.tagging", tagging)
-    assert json.loads(run("languages", "fo", "--json"))["taggers"] == ["germanic-pos"]
-    assert "germanic-pos: trained on the group's sources" in run("languages", "fo")
-    assert json.loads(run("languages", "fi", "--json"))["taggers"] == []
+@pytest.fixture
+def taggers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the shipped taggers, as far as their names and sources go."""
+    for name, sources in {"indo-aryan-ner": ["en", "hi", "bn", "ur"], "all-pos": ["en", "ru"]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"sources": sources}))
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))
 
 
-def test_no_tagger_is_claimed_where_none_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "_shipped_taggers", list)
-    assert "none installed for the germanic group" in run("languages", "fo")
+@pytest.mark.usefixtures("taggers")
+def test_the_taggers_that_serve_a_language_are_named_with_the_reason() -> None:
+    pos, ner = json.loads(run("languages", "bho", "--json"))["taggers"]
+    assert (ner["task"], ner["name"], ner["installed"]) == ("ner", "indo-aryan-ner", True)
+    assert (pos["task"], pos["name"], pos["installed"]) == ("pos", "all-pos", True)
+    text = " ".join(run("languages", "bho").split())
+    assert "named entities indo-aryan-ner: indo-aryan: shares" in text
+    assert "all-pos: the indo-aryan group has no tagger for parts of speech; this one rests on English, Russian" in text
+    assert "not installed" not in text
+
+
+@pytest.mark.usefixtures("taggers")
+def test_no_tagger_is_claimed_where_none_is_installed() -> None:
+    text = " ".join(run("languages", "fo").split())
+    assert "germanic-pos: germanic: shares Icelandic-Faroese with Icelandic (is) (not installed)" in text
+
+
+@pytest.mark.usefixtures("taggers")
+def test_a_language_of_no_group_is_served_with_a_warning() -> None:
+    taggers = json.loads(run("languages", "fi", "--json"))["taggers"]
+    assert [tagger["name"] for tagger in taggers] == ["all-pos", "all-ner"]
+    assert all("Finnish (fi) is related to none" in tagger["warning"] for tagger in taggers)
+    assert "expect little" in run("languages", "fi")
 
 
 def test_heat_map_reads_without_colour() -> None:

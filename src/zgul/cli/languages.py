@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import warnings
 from collections.abc import Iterator
@@ -123,16 +121,22 @@ def describe(name: str) -> dict[str, Any]:
         "task": group.task if group else None,
         "adapters": list(group.sources) if group else [],
         "most_related": most_related(language, group.sources if group else SOURCES),
-        "taggers": [tagger for tagger in _shipped_taggers() if group and tagger.split("-")[0] == group.name],
+        "taggers": [_served(language, task) for task in TASKS],
     }
 
 
-def _shipped_taggers() -> list[str]:
-    """Names of the taggers that come with the package; a tagger is called after its group."""
-    if importlib.util.find_spec("zgul.tagging") is None:
-        return []
-    shipped = getattr(importlib.import_module("zgul.tagging"), "shipped", None)
-    return list(shipped()) if shipped else []
+def _served(language: Language, task: str) -> dict[str, Any]:
+    """The tagger that ``zgul tag`` takes for a language and task, and why that one."""
+    from zgul.tagging import shipped
+
+    served = shipped.serving(language, task)
+    return {
+        "task": task,
+        "name": served.name,
+        "installed": served.name in shipped.names(),
+        "reason": served.reason,
+        "warning": served.warning,
+    }
 
 
 def _paper_languages() -> list[dict[str, Any]]:
@@ -254,22 +258,23 @@ def _served_by(facts: dict[str, Any]) -> list[tuple[str, str]]:
     from zgul.languages import find
 
     nearest = find(facts["most_related"])
-    if not facts["group"]:
-        return [
+    if facts["group"]:
+        bank = ", ".join(str(find(code)) for code in facts["adapters"])
+        rows = [
+            ("group", f"{facts['group']}: {facts['group_reason']}"),
+            ("adapters", f"{bank}: the group's bank; most related is {nearest}"),
+        ]
+    else:
+        rows = [
             ("group", f"none: {facts['group_reason']}"),
             ("adapters", f"none is related; the least distant source is {nearest}"),
-            ("tagger", "none: a tagger of any group can be tried, but expect little"),
         ]
-    bank = ", ".join(str(find(code)) for code in facts["adapters"])
-    if facts["taggers"]:
-        taggers = ", ".join(facts["taggers"]) + f": trained on the group's sources ({TASKS[facts['task']]})"
-    else:
-        taggers = f"none installed for the {facts['group']} group ({TASKS[facts['task']]})"
-    return [
-        ("group", f"{facts['group']}: {facts['group_reason']}"),
-        ("adapters", f"{bank}: the group's bank; most related is {nearest}"),
-        ("tagger", taggers),
-    ]
+    for tagger in facts["taggers"]:
+        note = tagger["reason"] if tagger["installed"] else f"{tagger['reason']} (not installed)"
+        rows.append((TASKS[tagger["task"]], f"{tagger['name']}: {note}"))
+    if any(tagger["warning"] for tagger in facts["taggers"]):
+        rows.append(("", "expect little: nothing that these taggers learnt from is related"))
+    return rows
 
 
 def _matrices(found: list[Language]) -> dict[str, list[list[float]]]:

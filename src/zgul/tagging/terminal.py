@@ -1,0 +1,147 @@
+"""Tagged sentences for people: each word with its tag below it, in colour where there is colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from zgul.tagging.results import Layer, TaggedSentence
+
+UNSURE = 0.5  # below this a tag gets a question mark
+WIDTH = 100  # of plain text
+WORTH_SHOWING = 0.1  # a source language whose share is smaller for every word is left out
+
+PARTS_OF_SPEECH = {  # what a newcomer reads, and the colour
+    "ADJ": ("adjective", "yellow"),
+    "ADP": ("adposition", "blue"),
+    "ADV": ("adverb", "bright_yellow"),
+    "AUX": ("auxiliary", "bright_red"),
+    "CCONJ": ("conjunction", "blue"),
+    "DET": ("determiner", "cyan"),
+    "INTJ": ("interjection", "magenta"),
+    "NOUN": ("noun", "green"),
+    "NUM": ("number", "magenta"),
+    "PART": ("particle", "blue"),
+    "PRON": ("pronoun", "cyan"),
+    "PROPN": ("name", "bright_green"),
+    "PUNCT": ("punctuation", "dim"),
+    "SCONJ": ("subordinating conjunction", "blue"),
+    "SYM": ("symbol", "dim"),
+    "VERB": ("verb", "red"),
+    "X": ("other", "dim"),
+}
+ENTITIES = {
+    "PER": ("person", "magenta"),
+    "LOC": ("place", "green"),
+    "ORG": ("organisation", "yellow"),
+    "DATE": ("date", "cyan"),
+}
+
+Row = list[Text]  # a cell for each word
+
+
+def plain(sentences: Iterable[TaggedSentence], width: int = WIDTH) -> str:
+    """Without colour."""
+    return "\n\n".join(render(sentence, width).plain for sentence in sentences)
+
+
+def render(sentence: TaggedSentence, width: int) -> Text:
+    """Words over tags (and, where there are weights, over the shares of the source languages), line by line."""
+    rows = [("", _words(sentence))]
+    for task, layer in sentence.layers.items():
+        rows.append(("", _upos(layer) if task == "pos" else _entities(layer)))
+        rows += _weights(layer)
+    margin = max(cell_len(label) for label, _ in rows)
+    return _columns(rows, margin + 2 if margin else 0, width)
+
+
+def legend(seen: Iterable[str], unsure: bool) -> Text:
+    """What the tags that were shown mean."""
+    text = Text()
+    for tag in sorted(seen):
+        meaning, colour = (PARTS_OF_SPEECH | ENTITIES).get(tag, ("", ""))
+        text.append(f"{tag} ", style=colour).append(f"{meaning}   ", style="dim")
+    if unsure:
+        text.append("? ", style="bold").append(f"less than {UNSURE:.0%} sure", style="dim")
+    return text
+
+
+def shown_tags(sentence: TaggedSentence) -> tuple[set[str], bool]:
+    """The tags that a sentence shows, for the legend, and whether any is unsure."""
+    tags = {tag if task == "pos" else tag[2:] for task, layer in sentence.layers.items() for tag in layer.tags}
+    unsure = any(_is_unsure(layer, index) for layer in sentence.layers.values() for index in range(len(layer.tags)))
+    return tags - {""}, unsure
+
+
+def _words(sentence: TaggedSentence) -> Row:
+    styles = ["bold"] * len(sentence)
+    if "ner" in sentence.layers:
+        for index, tag in enumerate(sentence.layers["ner"].tags):
+            styles[index] = f"bold {ENTITIES.get(tag[2:], ('', 'red'))[1]}" if tag != "O" else "not bold"
+    return [Text(word, style=style) for word, style in zip(sentence.words, styles, strict=True)]
+
+
+def _upos(layer: Layer) -> Row:
+    row = []
+    for index, tag in enumerate(layer.tags):
+        mark = "?" if _is_unsure(layer, index) else ""
+        row.append(Text(tag + mark, style=PARTS_OF_SPEECH.get(tag, ("", ""))[1]))
+    return row
+
+
+def _entities(layer: Layer) -> Row:
+    """The label below the first word of a name, a line below the others."""
+    row = []
+    for index, tag in enumerate(layer.tags):
+        style = ENTITIES.get(tag[2:], ("", "red"))[1] if tag != "O" else ""
+        mark = "?" if _is_unsure(layer, index) else ""
+        row.append(Text({"B": tag[2:] + mark, "I": "─" * 3, "O": ""}[tag[0]], style=style))
+    return row
+
+
+def _weights(layer: Layer) -> list[tuple[str, Row]]:
+    """A row for each source language: its share in percent."""
+    if not layer.weights:
+        return []
+    rows = []
+    for code in layer.weights[0]:
+        shares = [weights[code] for weights in layer.weights]
+        if max(shares) >= WORTH_SHOWING:
+            cells = [Text(f"{share:.0%}", style=_shade(share)) for share in shares]
+            rows.append((code, cells))
+    return rows
+
+
+def _shade(share: float) -> str:
+    return "bold white" if share >= 0.5 else "white" if share >= 0.25 else "dim"
+
+
+def _is_unsure(layer: Layer, index: int) -> bool:
+    return layer.tags[index] != "O" and layer.probabilities[index] < UNSURE
+
+
+def _columns(rows: Sequence[tuple[str, Row]], margin: int, width: int) -> Text:
+    """Lay the cells out in columns, as many as fit beside each other."""
+    if not rows[0][1]:
+        return Text("")
+    widths = [max(cell_len(row[index].plain) for _, row in rows) for index in range(len(rows[0][1]))]
+    lines: list[Text] = []
+    start = 0
+    while start < len(widths):
+        end, used = start, margin
+        while end < len(widths) and (end == start or used + widths[end] <= width):
+            used += widths[end] + 1
+            end += 1
+        if lines:
+            lines.append(Text(""))
+        for label, row in rows:
+            line = Text().append(f"{label:{margin}}" if margin else "", style="dim")
+            for index in range(start, end):
+                line.append_text(row[index])
+                line.append(" " * (widths[index] - cell_len(row[index].plain) + 1))
+            line.rstrip()
+            lines.append(line)
+        start = end
+    return Text("\n").join(lines)
