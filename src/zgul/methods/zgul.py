@@ -35,6 +35,7 @@ class ZGUL(Method):
             form=parts.options.l_scores,
             combine=parts.options.combine,
         )
+        weighting.vectors.requires_grad_("lang2vec" in self.views)
         return Model(
             parts.encoder,
             parts.labels,

@@ -117,7 +117,7 @@ class Trainer:
                 running, progress.loss, progress.counted = torch.zeros_like(running), 0.0, 0
                 if not self._evaluate(loss, started, report):
                     return False
-            elif report is not None and progress.counted % 10 == 0:
+            elif report is not None and (self.device.type == "cpu" or progress.counted % 10 == 0):
                 report(self._status(started) | {"loss": float(running / progress.counted)})
             if interrupt.is_set():
                 progress.loss = float(running)

@@ -91,7 +91,7 @@ def train(
     data = load_labelled(config)
     has_em = any(map(method(config.method).uses_em, method(config.method).strategies))
     judges = find_judges(config) if has_em and config.em_sentences else None  # what is missing shows before training
-    tagger = untrained(config, data.labels).to(_device(config.device))
+    tagger = untrained(config, data.labels).to(find_device(config.device))
     trainer = Trainer(tagger, data, config, folder)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -331,7 +331,7 @@ def save_config(config: TrainingConfig, folder: Path) -> None:
         yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

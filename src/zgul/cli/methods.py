@@ -1,0 +1,86 @@
+"""``zgul methods``: every method of the paper, what it trains and how it infers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from zgul.cli import app
+
+
+@app.command("methods")
+def methods(as_json: bool = typer.Option(False, "--json", help="Print JSON for other programs.")) -> None:
+    """Show every method: its name in the paper, what it trains and freezes, how it infers, how large it is.
+
+    Examples:
+
+    `zgul methods`
+
+    `zgul methods --json`
+    """
+    rows = describe()
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        _show(rows)
+
+
+def describe() -> list[dict[str, Any]]:
+    """Every method as plain data; the numbers are counted on the methods' own modules."""
+    from zgul.methods import METHODS, ROWS
+    from zgul.methods.sizes import sizes
+
+    rows = []
+    for method in METHODS.values():
+        counted = sizes(method)
+        rows.append(
+            {
+                "name": method.name,
+                "title": method.title,
+                "trained_on": "English" if method.english_only else "all sources",
+                "trained": list(counted.trained),
+                "frozen": list(counted.frozen),
+                "strategies": list(method.strategies),
+                "paper": {row.strategy: row.title for row in ROWS if row.method == method.name},
+                "trainable_parameters": counted.trainable,
+            }
+        )
+    return rows
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 110
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("--method", "paper", "trained on", "trained", "frozen", "--strategy"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("trainable", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row["name"],
+            row["title"],
+            row["trained_on"],
+            ", ".join(row["trained"]),
+            ", ".join(row["frozen"]) or "nothing",
+            ", ".join(row["strategies"]),
+            f"{row['trainable_parameters'] / 1e6:.1f}M",
+        )
+    console.print(table)
+    console.print(
+        "\nTrainable parameters at the size of mBERT, 17 labels. The first strategy is the default:", style="dim"
+    )
+    for row in rows:
+        ways = "; ".join(f"{strategy} is {title}" for strategy, title in row["paper"].items())
+        console.print(f"  {row['name']}: {ways}", style="dim")
+    console.print(
+        "\nThe ++ rows are the same methods on an encoder trained further on the target's text "
+        "(zgul adapter train --full, then --encoder DIR)\nand with the target's adapter in the bank "
+        "(zgul train --adapters shipped,DIR --extra-adapters fo).",
+        style="dim",
+    )

@@ -1,0 +1,70 @@
+"""What each method trains, counted on the method's own modules at the size of mBERT, without allocating them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from zgul.adapters.bank import LanguageAdapter
+from zgul.encoders.encoder import Encoder
+from zgul.methods.base import Method, MethodOptions, Parts
+
+# bert-base-multilingual-cased, on which the paper's numbers are
+MBERT = {
+    "vocab_size": 119547,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+}
+UPOS_LABELS = 17
+PARTS = {  # by the names of the modules
+    "encoder": "encoder",
+    "bank": "language adapters",
+    "generator": "adapter generator",
+    "weighting.fusion": "W_q, W_k",
+    "weighting.value": "W_v",
+    "weighting.lang2vec": "W_L",
+    "weighting.vectors": "language vectors",
+    "weighting.combine": "C",
+    "task": "task adapter",
+    "head": "head",
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of parameters by part."""
+
+    trained: dict[str, int]
+    frozen: dict[str, int]
+
+    @property
+    def trainable(self) -> int:
+        return sum(self.trained.values())
+
+
+def sizes(method: Method, options: MethodOptions | None = None, **shape: Any) -> Sizes:
+    """Count a method's parameters at mBERT's size, or at another (``hidden_size=384``, …), with four sources."""
+    from transformers import BertConfig, BertModel
+
+    sources = ["en", "is", "de", "ru"]
+    with torch.device("meta"):  # shapes without numbers
+        encoder = Encoder(BertModel(BertConfig(**{**MBERT, **shape}), add_pooling_layer=False))
+        adapters = [LanguageAdapter.new(source, encoder.width, encoder.depth) for source in sources]
+        labels = [str(label) for label in range(UPOS_LABELS)]
+        model = method.build(Parts(encoder, labels, sources, adapters, options or MethodOptions()))
+    trained: Counter[str] = Counter()
+    frozen: Counter[str] = Counter()
+    for name, parameter in model.named_parameters():
+        part = next(title for prefix, title in PARTS.items() if name.startswith(prefix))
+        if parameter.requires_grad:
+            trained[part] += parameter.numel()
+        elif part in ("encoder", "language adapters"):  # not what a method holds but never uses
+            frozen[part] += parameter.numel()
+    return Sizes(dict(trained), dict(frozen))

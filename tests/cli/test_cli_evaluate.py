@@ -1,0 +1,152 @@
+"""``zgul evaluate`` as a user calls it."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tiny_group import sentences, write_group
+from zgul.cli import _register, app
+from zgul.corpora import columns
+from zgul.ensemble.em import EMConfig
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.evaluation import scores
+from zgul.methods.tagger import Tagger
+from zgul.training.config import TrainingConfig
+from zgul.training.run import train
+
+_register()
+KEYS = {"f1", "accuracy", "precision", "recall", "per_class", "sentences", "words", "seconds"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A trained ZGUL and SFT-M beside their data."""
+    folder = write_group(tmp_path_factory.mktemp("evaluate"))
+    for method in ("zgul", "sft-m", "madx-multi"):
+        values = {"method": method, "group": "germanic", "epochs": 2, "lr": 1e-2, "em_sentences": 5, "device": "cpu"}
+        paths = {"data": str(folder / "data"), "encoder": str(folder / "encoder"), "adapters": "new"}
+        train(TrainingConfig(**values, **paths, batch_size=8, accumulate=2), folder / method)
+    return folder
+
+
+def evaluate(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_json_is_all_there_is_on_stdout(place):
+    told = json.loads(evaluate("--model", place / "zgul", "--lang", "Faroese", "--data", place / "data", "--json"))
+    assert set(told) >= KEYS
+    assert (told["lang"], told["task"], told["model"]) == ("fo", "pos", str(place / "zgul"))
+    test = list(columns.read(place / "data" / "pos" / "fo" / "test.tsv", "pos", "fo"))
+    tagger = Tagger.from_pretrained(place / "zgul")
+    expected = scores([s.tags for s in test], [p.tags for p in tagger.predict(test)])
+    assert told["f1"] == expected.f1 and told["accuracy"] == expected.accuracy
+    assert (told["sentences"], told["words"]) == (20, expected.words) and told["seconds"] > 0
+    assert told["em"]["steps"] == tagger.em["fo"].steps and told["em"]["lr"] == tagger.em["fo"].lr
+    assert told["per_class"]["NOUN"]["support"] == expected.per_class["NOUN"]["support"]
+
+
+def test_em_can_be_left_out_or_set(place):
+    common = ["--model", place / "zgul", "--lang", "fo", "--data", place / "data", "--json"]
+    without = json.loads(evaluate(*common, "--no-em"))
+    plain = json.loads(evaluate(*common, "--strategy", "plain"))
+    assert without["em"]["steps"] == 0 and plain["em"] is None and without["f1"] == plain["f1"]
+    forced = json.loads(evaluate(*common, "--em-steps", "3", "--em-lr", "7.5", "--strategy", "em-tied"))
+    assert forced["em"] == {**vars(EMConfig(3, 7.5, tied=True))}
+    with pytest.raises(ZgulError, match="'plain' of ZGUL has no EM"):
+        evaluate(*common, "--strategy", "plain", "--em-steps", "3")
+    with pytest.raises(ZgulError, match="ZGUL infers by em or plain or em-tied, not 'uniform'"):
+        evaluate(*common, "--strategy", "uniform")
+
+
+def test_every_form_of_file_gives_the_same(place, tmp_path):
+    test = sentences("fo", 6)
+    columns.write(tmp_path / "a.tsv", test)
+    (tmp_path / "a.txt").write_text((tmp_path / "a.tsv").read_text().replace("\t", " "))
+    columns.write(tmp_path / "a.tsv.xz", test)
+    lines = []
+    for sentence in test:
+        for number, (word, tag) in enumerate(zip(sentence.words, sentence.tags, strict=True), start=1):
+            lines.append(f"{number}\t{word}\t_\t{tag}" + "\t_" * 6)
+        lines.append("")
+    (tmp_path / "a.conllu").write_text("\n".join(lines) + "\n")
+    common = ["--model", place / "sft-m", "--lang", "fo", "--json", "--data"]
+    found = [json.loads(evaluate(*common, tmp_path / name)) for name in ("a.tsv", "a.txt", "a.tsv.xz", "a.conllu")]
+    assert len({result["f1"] for result in found}) == 1 and {result["words"] for result in found} == {
+        sum(map(len, test))
+    }
+
+
+def test_the_table_is_for_people(place):
+    told = evaluate("--model", place / "madx-multi", "--lang", "fo", "--data", place / "data", "--strategy", "emea")
+    assert "MADX^multi (emea), POS, Faroese" in told and "all (micro)" in told and "EM: " in told
+    told = evaluate("--model", place / "sft-m", "--task", "pos", "--lang", "gsw", "--data", place / "data")
+    assert "without EM" in told and "words a second" in told
+
+
+def test_tags_that_the_tagger_never_gives_are_named(place, tmp_path):
+    (tmp_path / "test.tsv").write_text("pa\tNOUN\nna\tX\nmi\tX\n\n")
+    with pytest.warns(ZgulWarning, match=r"never gives, and they count as mistakes: X \(2 words\)"):
+        evaluate("--model", place / "sft-m", "--lang", "fo", "--data", tmp_path / "test.tsv")
+
+
+def test_untagged_sentences_are_left_out(place, tmp_path):
+    tagged, bare = (f"1\tpa\t_\t{tag}" + "\t_" * 6 + "\n\n" for tag in ("NOUN", "_"))
+    (tmp_path / "some.conllu").write_text(tagged + bare)
+    common = ["--model", place / "sft-m", "--lang", "fo", "--json", "--data"]
+    with pytest.warns(ZgulWarning, match="1 sentences without POS tags are left out"):
+        assert json.loads(evaluate(*common, tmp_path / "some.conllu"))["sentences"] == 1
+    (tmp_path / "none.conllu").write_text(bare)
+    with pytest.raises(ZgulError, match="has no POS tags"):
+        evaluate(*common, tmp_path / "none.conllu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "absent", "--data", "."], "absent: no such folder"),
+        (["--model", "{place}/zgul", "--data", "absent.tsv"], "absent.tsv: no such file"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--task", "ner"], "is a tagger for pos, not for ner"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--task", "parse"], "no task 'parse'"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--split", "dav"], "has the splits: dev test"),
+        (["--data", "{place}/data"], "--task pos or --task ner"),
+    ],
+)
+def test_mistakes_are_named(place, arguments, message):
+    with pytest.raises(ZgulError, match=message):
+        evaluate("--lang", "fo", *(argument.format(place=place) for argument in arguments))
+
+
+def test_an_empty_file_is_refused(place, tmp_path):
+    (tmp_path / "empty.tsv").write_text("")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ZgulError, match="holds no sentences"):
+            evaluate("--model", place / "zgul", "--lang", "fo", "--data", tmp_path / "empty.tsv")
+
+
+def test_without_a_model_the_shipped_tagger_is_asked_for(place, monkeypatch):
+    import sys
+    from types import ModuleType
+
+    shipped = ModuleType("zgul.tagging.shipped")
+    asked = []
+
+    def tagger(language: str, task: str) -> Tagger:
+        asked.append((language, task))
+        return Tagger.from_pretrained(place / "sft-m")
+
+    shipped.tagger = tagger  # type: ignore[attr-defined]
+    import zgul.tagging
+
+    monkeypatch.setitem(sys.modules, "zgul.tagging.shipped", shipped)
+    monkeypatch.setattr(zgul.tagging, "shipped", shipped, raising=False)
+    told = json.loads(evaluate("--task", "pos", "--lang", "Faroese", "--data", place / "data", "--json"))
+    assert asked == [("fo", "pos")] and told["model"] == "shipped"

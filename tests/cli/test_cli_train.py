@@ -1,0 +1,147 @@
+"""``zgul train`` as a user calls it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tiny_group import write_group
+from zgul.cli import _register, app
+from zgul.errors import ZgulError
+from zgul.methods.tagger import Tagger
+from zgul.tensors import load_tensors
+
+_register()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    return write_group(tmp_path_factory.mktemp("train"))
+
+
+def zgul(*arguments: object) -> str:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def options(place: Path) -> list[object]:
+    """What every run here has in common."""
+    told = "--group germanic --adapters new --epochs 1 --batch-size 8 --accumulate 2 --em-sentences 5 --device cpu"
+    return ["train", *told.split(), "--data", place / "data", "--encoder", place / "encoder"]
+
+
+def saved(folder: Path) -> dict:
+    return yaml.safe_load((folder / "train.yaml").read_text())
+
+
+def test_train_says_what_it_did_and_what_comes_next(place, tmp_path):
+    told = zgul(*options(place), "--output", tmp_path / "out")
+    assert "ZGUL (POS), sources en, is, de" in told and "F1 on the sources' dev sets" in told
+    assert "EM settings by the dev set of the most related source" in told and "fo: " in told
+    assert "zgul evaluate --model" in told
+    assert Tagger.from_pretrained(tmp_path / "out").strategy == "em"
+
+
+def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("lr: 1e-3\nseed: 3\nepochs: 9\nnoise: {words: 0.2}\noptions: {combine: linear, dropout: 0.2}\n")
+    more = ["--config", file, "--noise", "0.5", "--unannotated", "PUNCT", "--label-set-per-corpus", "--limit", "30"]
+    more += ["--leave-out", "is", "--set", "options.combine=max", "--set", "weight_decay=1e-2"]
+    zgul(*options(place), *more, "--output", tmp_path / "out")
+    values = saved(tmp_path / "out")
+    assert (values["lr"], values["seed"], values["epochs"]) == (1e-3, 3, 1)
+    assert values["noise"] == {"sentences": 0.5, "words": 0.2, "edits": 1}
+    assert values["options"]["combine"] == "max" and values["options"]["dropout"] == 0.2
+    assert values["weight_decay"] == 0.01 and values["unannotated"] == ["PUNCT"] and values["label_set_per_corpus"]
+    tagger = Tagger.from_pretrained(tmp_path / "out")
+    assert tagger.parts.sources == ["en", "de"] and tagger.about["sentences"] == {"en": 30, "de": 30}
+    assert "PUNCT" not in tagger.labels
+
+    zgul("train", "--config", tmp_path / "out" / "train.yaml", "--output", tmp_path / "again")
+    first, again = (load_tensors(tmp_path / name / "model.safetensors") for name in ("out", "again"))
+    assert first.keys() == again.keys() and all((first[name] == again[name]).all() for name in first)
+
+
+@pytest.mark.filterwarnings("ignore:EM settings for gsw")
+def test_em_target_dev_is_labelled(place, tmp_path):
+    told = zgul(*options(place), "--em-target-dev", "--output", tmp_path)
+    assert "not zero-shot" in told and "fo dev (its own)" in told
+    assert saved(tmp_path)["em_by"] == "target"
+
+
+def test_leave_one_out_prints_a_table_and_keeps_nothing_unless_asked(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = zgul(*options(place), "--leave-one-out", "--method", "madx-multi")
+    assert "Icelandic" in told and "German" in told and "mean" in told and "uniform" in told and "tgt" not in told
+    assert not list(tmp_path.iterdir())
+    zgul(*options(place), "--leave-one-out", "--method", "sft-m", "--output", "kept")
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"leave_one_out.json", "without-is", "without-de"}
+    assert set(json.loads((tmp_path / "kept" / "leave_one_out.json").read_text())) == {"is", "de"}
+
+
+def test_the_encoder_can_be_saved_inside(place, tmp_path):
+    zgul(*options(place), "--save-encoder", "--method", "sft-m", "--output", tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    assert Tagger.from_pretrained(tmp_path / "moved").method.name == "sft-m"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--method", "zgull"], "no method 'zgull'; there are: sft-en"),
+        (["--group", "romance"], "no group 'romance'"),
+        (["--set", "options.combin=max"], "options has no option 'combin'; did you mean 'combine'"),
+        (["--set", "options.combine=sum"], "combine is one of linear, max"),
+        (["--set", "epochs"], "--set takes NAME=VALUE"),
+        (["--set", "lr.x=1"], "lr must be a number"),
+        (["--set", "epochs=[1"], "the value cannot be read"),
+        (["--set", "epochs=many"], "epochs must be a whole number"),
+        (["--config", "absent.yaml"], "absent.yaml: no such file"),
+        (["--em-by", "loso", "--em-target-dev"], "give one"),
+        (["--em-by", "guess"], "em_by is source, loso or target"),
+        (["--noise", "2"], "shares between 0 and 1"),
+        (["--sources", "en,xxyyzz"], "xxyyzz"),
+    ],
+)
+def test_mistakes_are_named(place, tmp_path, more, message):
+    with pytest.raises(ZgulError, match=message.replace("(", r"\(")):
+        zgul(*options(place), "--output", tmp_path / "out", *more)
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+def test_an_output_is_needed(place):
+    with pytest.raises(ZgulError, match="--output DIR"):
+        zgul(*options(place))
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path):
+    """In a process of its own, as a user has it; the resumed run equals one that was never stopped."""
+    command = [str(part) for part in [*options(place), "--epochs", "8", "--eval-every", "5", "--em-sentences", "0"]]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    start = [sys.executable, "-c", "from zgul.cli import main; main()"]
+    process = subprocess.Popen([*start, *command, "--output", str(parts)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (parts / "checkpoint.safetensors").exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert f"Go on with: zgul train --output {parts} --resume" in told
+    assert "Traceback" not in told
+    with pytest.raises(ZgulError, match="go on with --resume"):
+        zgul(*command, "--output", parts)
+    zgul("train", "--output", parts, "--resume")
+    zgul(*command, "--output", whole)
+    first, second = (load_tensors(folder / "model.safetensors") for folder in (whole, parts))
+    assert first.keys() == second.keys() and all((first[name] == second[name]).all() for name in first)
+    with pytest.raises(ZgulError, match="trained to the end already"):
+        zgul("train", "--output", parts, "--resume")
