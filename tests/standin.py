@@ -59,9 +59,9 @@ def words() -> Family:
 
 
 def text(sentences: int, seed: int = 0) -> str:
-    """Running text: sentences, a few of them a line."""
+    """Running text, a paragraph for each sentence: the encoder knows no capitals to begin one with."""
     lines = words().text("s0", sentences, seed)
-    return "\n".join(line.replace(" .", ".").replace(" !", "!").capitalize() for line in lines) + "\n"
+    return "".join(line.replace(" .", ".").replace(" !", "!") + "\n\n" for line in lines)
 
 
 def random_adapter(code: str, seed: int) -> LanguageAdapter:

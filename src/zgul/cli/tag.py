@@ -137,7 +137,8 @@ def _guess(items: Iterator[Item]) -> tuple[str, Iterator[Item]]:
         if words >= GUESSED_FROM:
             break
     best, second, *_ = guess(" ".join(word for item in first for word in item.sentence.words))
-    found = f"the text looks like {find(best.code)}, {best.probability:.0%} sure"
+    sure = f"{best.probability:.0%}" if best.probability < 0.99 else "over 99%"
+    found = f"the text looks like {find(best.code)}, {sure} sure"
     other = f"next comes {find(second.code)}, {second.probability:.0%}"
     if best.probability < SURE_ENOUGH:
         warnings.warn(f"{found}; {other}. If this is wrong, name the language with --lang.", ZgulWarning, stacklevel=2)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, TypeVar
 
 from zgul.corpora import segment
@@ -185,13 +186,13 @@ def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) ->
     """Refuse text of which the encoder knows too little; in the middle of a text only say so."""
     if len(tagger.pieces._type_of) > MAX_TYPES:
         tagger.pieces = PieceEncoder(tagger.tokenizer, tagger.parts.encoder.max_pieces)
-    words = [word for sentence in sentences for word in sentence.words]
+    words = [word for sentence in sentences for word in sentence.words if any(map(str.isalpha, word))]
     share = tagger.pieces.unknown_share(words)
     if share <= MAX_UNKNOWN:
         return
+    sample = shorten(" ".join(words), 40, placeholder="…") if len(words[0]) < 40 else words[0][:40] + "…"
     problem = (
-        f"{share:.0%} of the pieces of this text (“{' '.join(words[:5])} …”) are unknown to the encoder: "
-        "it does not know the script"
+        f"{share:.0%} of the pieces of this text (“{sample}”) are unknown to the encoder: it does not know the script"
     )
     if not begun:
         raise ZgulError(

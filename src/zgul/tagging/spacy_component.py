@@ -1,0 +1,77 @@
+"""A spaCy component: ``nlp.add_pipe("zgul", config={"lang": "fo", "task": "both"})``.
+
+Sets ``token.pos_`` and ``doc.ents`` on the tokens and sentences that spaCy made (a document without sentence
+boundaries is one sentence). spaCy finds it by the entry point ``spacy_factories``; it comes with ``zgul[spacy]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from zgul.corpora.sentence import Sentence
+from zgul.tagging.results import TaggedSentence, entity_spans
+from zgul.tagging.tagger import TextTagger, load
+
+
+class ZgulComponent:
+    """Tags spaCy documents."""
+
+    def __init__(self, tagger: TextTagger) -> None:
+        self.tagger = tagger
+
+    def __call__(self, doc: Doc) -> Doc:
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
+        """Tag documents some at a time, for ``nlp.pipe``."""
+        docs = iter(stream)
+        while batch := list(islice(docs, batch_size)):
+            spans = [span for doc in batch for span in _sentences(doc)]
+            # white space is a token in spaCy and nothing in a treebank
+            words = [[token for token in span if not token.is_space] for span in spans]
+            sentences = [Sentence([token.text for token in tokens]) for tokens in words]
+            found: dict[int, list[Span]] = {id(doc): [] for doc in batch}
+            for tokens, tagged in zip(words, self.tagger.tag_sentences(sentences), strict=True):
+                if tokens:
+                    found[id(tokens[0].doc)] += _annotate(tokens, tagged)
+            for doc in batch:
+                if "ner" in self.tagger.taggers:
+                    doc.set_ents(found[id(doc)], default="outside")
+                yield doc
+
+
+def _sentences(doc: Doc) -> Iterable[Any]:
+    return doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
+
+
+def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
+    """Set the parts of speech; give the entities."""
+    if "pos" in tagged.layers:
+        for token, tag in zip(tokens, tagged.upos, strict=True):
+            token.pos_ = tag
+    if "ner" not in tagged.layers:
+        return []
+    return [
+        Span(tokens[0].doc, tokens[first].i, tokens[last - 1].i + 1, label=tagged.ner[first][2:])
+        for first, last in entity_spans(tagged.ner)
+    ]
+
+
+def make_zgul(
+    nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None
+) -> ZgulComponent:
+    """The component; without ``lang`` it is the pipeline's language."""
+    return ZgulComponent(load(lang or nlp.lang, task, model=model, em=em))
+
+
+Language.factory(
+    "zgul",
+    default_config={"lang": None, "task": None, "model": None, "em": None},
+    assigns=["token.pos", "doc.ents"],
+    func=make_zgul,
+)
