@@ -46,7 +46,7 @@ class ReportBar:
         if stage not in self.tasks:
             self.tasks[stage] = self.progress.add_task(stage, total=total, figures=told)
         self.progress.update(self.tasks[stage], completed=done, total=total, figures=told)
-        if not self.console.is_terminal and ("dev_f1" in status or done == total):
+        if not self.console.is_terminal and ("dev_f1" in status or (done == total and stage != "dev sets")):
             self.console.print(f"{stage}: {done} of {total}  {told}".rstrip(), soft_wrap=True)
 
 

@@ -134,7 +134,7 @@ class Trainer:
                 f"the loss is no longer a number at step {self.progress.step}; lower --lr (now {self.config.lr:g})"
             )
         progress = self.progress
-        f1 = self.dev_scores().f1 if self.data.dev else 0.0
+        f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
         entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
         progress.history.append(entry)
         if f1 > progress.best_f1:
@@ -166,15 +166,19 @@ class Trainer:
             )
 
     @torch.no_grad()
-    def dev_scores(self) -> Scores:
+    def dev_scores(self, report: Report | None = None) -> Scores:
         """F1 on the combined dev sets of the sources, without EM."""
         model = self.tagger.model
         model.eval()
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.int16, device=self.device)
+        done = 0
         for batch in self.dev.batches(65536 if self.device.type == "cuda" else 8192, LENGTH_STEP):
             with autocast(self.device, self.config.precision):
                 logits = model(batch)
             self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
+            done += len(batch.rows)
+            if report is not None:
+                report({"stage": "dev sets", "done": done, "total": len(self.dev)})
         labels = self.tagger.labels
         tags = [[labels[int(tag)] for tag in row] for row in self.dev.by_sentence(predicted)]
         return scores(self.gold, tags)
