@@ -38,7 +38,7 @@ class GraphedStep:
 
     def _warm_up(self, tensors: dict[str, Tensor]) -> Tensor:
         """A plain call, off the default stream as capturing wants it."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             result = self.step(**tensors)

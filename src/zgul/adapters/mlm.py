@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank, LanguageAdapter
-from zgul.corpora.encode import PieceEncoder
+from zgul.adapters.bottleneck import Invertible
+from zgul.corpora.encode import IGNORED, PieceEncoder
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.graphs import GraphedStep
@@ -61,8 +62,16 @@ class MLMHead(nn.Module):
             self.dense.weight.copy_(torch.eye(width))
             self.dense.bias.zero_()
 
+    def transform(self, hidden: Tensor) -> Tensor:  # [..., d] -> [..., d]
+        """Into the space of the embeddings."""
+        transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
+        return transformed
+
+    def decode(self, transformed: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
+        return F.linear(transformed, embeddings, self.bias)
+
     def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
-        return F.linear(self.norm(F.gelu(self.dense(hidden))), embeddings, self.bias)
+        return self.decode(self.transform(hidden), embeddings)
 
 
 def pack(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> Tensor:
@@ -84,19 +93,26 @@ def pack(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> Tenso
 def mask_pieces(
     ids: Tensor, share: float, mask_id: int, vocabulary: int, specials: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """ids [R, T] to masked ids [R, T], the places that were masked [R, k], and what stood there [R, k]."""
+    """ids [R, T] to masked ids [R, T], the places that were masked [R, k], and what stood there [R, k].
+
+    A row with fewer than k pieces that are not special has places that stay as they are, their truth IGNORED.
+    """
     count = max(1, round(share * ids.shape[1]))
     chance = torch.rand(ids.shape, device=ids.device).masked_fill(torch.isin(ids, specials), -1.0)
-    places = chance.topk(count, dim=1).indices
+    drawn = chance.topk(count, dim=1)
+    places, special = drawn.indices, drawn.values < 0
     truth = ids.gather(1, places)
     draw = torch.rand(truth.shape, device=ids.device)
     any_piece = torch.randint_like(truth, vocabulary)
     shown = torch.where(draw < 0.8, mask_id, torch.where(draw < 0.9, any_piece, truth))
-    return ids.scatter(1, places, shown), places, truth
+    shown = torch.where(special, truth, shown)
+    return ids.scatter(1, places, shown), places, truth.masked_fill(special, IGNORED)
 
 
 class MaskedLM(nn.Module):
     """An encoder with a bank in it, under a masked-LM head."""
+
+    specials: Tensor
 
     def __init__(
         self, encoder: Encoder, head: MLMHead, bank: Bank | None, pieces: PieceEncoder, masked: float = 0.15
@@ -132,19 +148,22 @@ class MaskedLM(nn.Module):
 
     def _invertible(self, x: Tensor, *, inverse: bool) -> Tensor:
         assert self.bank is not None
-        groups = x.chunk(len(self.bank))
-        blocks = [block.inverse if inverse else block for block in self.bank.invertible]  # type: ignore[union-attr]
-        return torch.cat([block(group) for block, group in zip(blocks, groups, strict=True)])  # type: ignore[operator]
+        parts = []
+        for block, group in zip(self.bank.invertible, x.chunk(len(self.bank)), strict=True):
+            assert isinstance(block, Invertible)
+            parts.append(block.inverse(group) if inverse else block(group))
+        return torch.cat(parts)
 
     def forward(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mask, read and guess: scores [N B k, V] and the truth [N B k]."""
-        shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)  # type: ignore[arg-type]
+        shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
         hidden = self.hidden(shown, order, share)
         hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
-        if self.bank is not None and len(self.bank.invertible):
-            hidden = self._invertible(hidden, inverse=True)
+        guess = self.head.transform(hidden)
+        if self.bank is not None and len(self.bank.invertible):  # the embeddings know nothing of the block
+            guess = self._invertible(guess, inverse=True)
         embeddings = self.encoder.model.embeddings.word_embeddings.weight
-        return self.head(hidden, embeddings).flatten(0, 1), truth.flatten()
+        return self.head.decode(guess, embeddings).flatten(0, 1), truth.flatten()
 
 
 def train_masked_lm(
@@ -208,12 +227,12 @@ def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int 
     torch.manual_seed(seed)  # every adapter is asked about the same masked places
     model.eval()
     right, loss, total = 0, 0.0, 0
-    for part in blocks.to(device).long().split(batch):
+    for part in torch.split(blocks.to(device).long(), batch):
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             scores, truth = model(part)
         right += int((scores.argmax(dim=-1) == truth).sum())
         loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))
-        total += len(truth)
+        total += int((truth != IGNORED).sum())
     return 100 * right / max(total, 1), math.exp(min(loss / max(total, 1), 50))
 
 

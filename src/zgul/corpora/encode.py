@@ -56,7 +56,7 @@ class PieceEncoder:
     def pieces(self, word: str) -> list[int]:
         """The pieces of one word; never none."""
         self.learn([word])
-        return [int(piece) for piece in self._pieces[self._type_of[word]]]
+        return [int(piece) for piece in self._pieces[self._type_of[word]][: self.max_pieces]]
 
     def learn(self, words: Sequence[str]) -> None:
         """Tokenise the words that are not in the table yet, all at once."""
@@ -67,7 +67,7 @@ class PieceEncoder:
             # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
             pieces = encoding or [self.unknown]
             self._type_of[word] = len(self._pieces)
-            self._pieces.append(np.array(pieces[: self.max_pieces], dtype=np.int32))
+            self._pieces.append(np.array(pieces, dtype=np.int32))
 
     def _tokenise(self, words: list[str]) -> list[list[int]]:
         backend = self.tokenizer.backend_tokenizer
@@ -100,7 +100,7 @@ class PieceEncoder:
         self.learn(flat_words)
         types = np.fromiter((self._type_of[word] for word in flat_words), np.int64, len(flat_words))
         type_lengths = np.fromiter((len(pieces) for pieces in self._pieces), np.int64, len(self._pieces))
-        lengths = type_lengths[types]
+        lengths = np.minimum(type_lengths[types], self.max_pieces)  # of a word that is longer than a chunk, its start
         sizes = np.fromiter((len(sentence) for sentence in words), np.int64, len(words))
         word_ends = np.cumsum(sizes)
         piece_ends = np.concatenate([[0], np.cumsum(lengths)])  # piece offset of each word border

@@ -47,7 +47,8 @@ class Lang2Vec(nn.Module):
         super().__init__()
         self.form = form
         if form == "bilinear":
-            self.bilinear = nn.Parameter(torch.empty(size, size).normal_(std=0.02))
+            # the identity: before any training a language's scores are its likeness to the sources
+            self.bilinear = nn.Parameter(torch.eye(size))
         else:
             self.query, self.key = nn.Linear(size, width), nn.Linear(size, width)
             self.value = nn.Linear(width, 1)

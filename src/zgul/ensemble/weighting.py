@@ -8,6 +8,8 @@ minimisation moves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -88,6 +90,11 @@ class ZGUL(Weighting):
                 scores.append(table[languages].to(h.dtype))
         return torch.stack(scores, dim=2)
 
+    @property
+    def foldable(self) -> bool:
+        """Whether the mix is linear, so that it can be multiplied out."""
+        return len(self.views) == 1 or len(self.combine) > 0
+
     def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
         outputs = [self.value[layer](mixed) for mixed in weighted_sums(u, weights)]
         if self.combine:
@@ -105,24 +112,23 @@ class Folded(Weighting):
     def __init__(self, source: ZGUL) -> None:
         super().__init__()
         self.views = source.views
-        depth, width = len(source.value), source.value[0].in_features
         with torch.no_grad():
             if "fusion" in self.views:
-                key = torch.stack([fusion.key.weight for fusion in source.fusion])  # [L, d, d]
-                query = torch.stack([fusion.query.weight for fusion in source.fusion])
-                bias = torch.stack([fusion.query.bias for fusion in source.fusion])
+                key, query = _stacked(source.fusion, "key.weight"), _stacked(source.fusion, "query.weight")  # [L, d, d]
+                bias = _stacked(source.fusion, "query.bias")  # [L, d]
                 self.score = nn.Parameter(query.mT @ key)  # [L, d, d]: h @ score = W_kᵀ W_q h
                 self.score_bias = nn.Parameter((bias[:, None] @ key).squeeze(1))  # [L, d]
-            value = torch.stack([linear.weight for linear in source.value])  # [L, d, d]
+            value = _stacked(source.value, "weight")  # [L, d, d]
+            depth, width, _ = value.shape
             if source.combine:
-                joined = torch.stack([linear.weight for linear in source.combine])  # [L, d, 2d]
+                joined = _stacked(source.combine, "weight")  # [L, d, 2d]
                 parts = torch.stack([joined[..., :width] @ value, joined[..., width:] @ value], dim=1)
-                self.mix_bias = nn.Parameter(torch.stack([linear.bias for linear in source.combine]))
+                self.mix_bias = nn.Parameter(_stacked(source.combine, "bias"))
             elif len(self.views) == 1:
                 parts = value[:, None]
                 self.mix_bias = nn.Parameter(value.new_zeros(depth, width))
             else:
-                raise ValueError("combine='max' is not linear and cannot be folded")
+                raise ValueError("a maximum is not linear: check `foldable` first")
             self.project = nn.Parameter(parts.transpose(1, 2).reshape(depth, width, -1))  # [L, d, K d]
         self.vectors, self.lang2vec = source.vectors, source.lang2vec
 
@@ -146,6 +152,11 @@ def weighted_sums(u: Tensor, weights: Tensor) -> list[Tensor]:
     """``Σ_n w_n u_n`` for each view: u [N, B, T, d], weights [B, T, K, N] to K tensors [B, T, d]."""
     mixed = torch.einsum("nbtd,btkn->kbtd", u, weights.to(u.dtype))
     return list(mixed)
+
+
+def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
+    """The parameter of this name of each layer's module, in one tensor."""
+    return torch.stack([module.get_parameter(name) for module in modules])
 
 
 def _identity(width: int, parts: int, bias: bool = True) -> nn.Linear:

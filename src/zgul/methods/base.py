@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank, LanguageAdapter, subset
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import FORMS
 from zgul.errors import ZgulError
+from zgul.languages.uriel import FeatureSet
 from zgul.methods.model import INVERTIBLE, Model
 
 COMBINE = ("linear", "max")
-FEATURES = ("syntax", "all")
+FEATURES = get_args(FeatureSet)
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class MethodOptions:
 
     reduction: float = 3.0  # bottleneck of the task adapter: width / reduction
     dropout: float = 0.1  # encoder and head, while training
-    features: str = "syntax"  # URIEL features of a language: "syntax" (103) or "all" (289, the release)
+    features: FeatureSet = "syntax"  # URIEL features of a language: "syntax" (103) or "all" (289, the release)
     l_scores: str = "bilinear"  # or "additive" (the release's Germanic model)
     combine: str = "linear"  # or "max" (the release's Slavic model)
     invertible: str = "off"  # invertible blocks: "off", "first" (adapters, the release) or "mixed" (EMEA)
@@ -99,6 +102,21 @@ class Parts:
         from zgul import languages
 
         return torch.as_tensor(languages.features(language, self.options.features), dtype=torch.float32)
+
+    def most_related(self, language: str) -> str:
+        """The source that reads a language best: itself, or its nearest relative.
+
+        By URIEL, unless features were given: then by the cosine of those.
+        """
+        if language in self.sources:
+            return language
+        if language in self.features:
+            own = self.language_features(language)
+            alike = [F.cosine_similarity(own, self.language_features(source), dim=0) for source in self.sources]
+            return self.sources[int(torch.stack(alike).argmax())]
+        from zgul import languages
+
+        return str(languages.most_related(language, self.sources))
 
     def task_size(self) -> int:
         return max(1, int(self.encoder.width // self.options.reduction))

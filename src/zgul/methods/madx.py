@@ -58,11 +58,7 @@ class MADX(Method):
                     f"train one with: zgul adapter train --lang {language} --text FILE"
                 )
             return language
-        if language in parts.sources:
-            return language
-        from zgul.languages import most_related
-
-        return str(most_related(language, parts.sources))
+        return parts.most_related(language)
 
 
 METHODS = [

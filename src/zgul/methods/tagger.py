@@ -7,9 +7,9 @@ language adapters, unless they ship with the package) and, on request, ``encoder
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,12 +23,13 @@ from zgul.corpora.encode import Batch, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.em import EMConfig, minimise_entropy
-from zgul.ensemble.weighting import ZGUL, Folded
+from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError
 from zgul.methods import Method, MethodOptions, Parts, method
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass
@@ -128,10 +129,12 @@ class Tagger:
     ) -> list[Prediction]:
         """Tag sentences, whose ``language`` must be set. ``on_batch`` hears how many chunks were done."""
         strategy = self.method.check_strategy(strategy or self.strategy)
+        if em is None and self.method.uses_em(strategy):
+            return self._predict_by_settings(sentences, strategy, max_tokens, weights, on_batch)
         spoken = dict.fromkeys(code for sentence in sentences for code in _languages(sentence))
+        if not spoken:  # not a word
+            return [Prediction([], np.zeros(0, np.float32)) for _ in sentences]
         rows = self.prepare(list(spoken), strategy)
-        if em is None and spoken:
-            em = self.em_for(next(iter(spoken)), strategy)
         encoded = self.pieces.encode(sentences, languages=rows).to(self.device)
         count = len(encoded.pieces)
         tags = torch.zeros(count, dtype=torch.int16, device=self.device)
@@ -167,6 +170,29 @@ class Tagger:
             )
         return results
 
+    def _predict_by_settings(
+        self,
+        sentences: Sequence[Sentence],
+        strategy: str,
+        max_tokens: int,
+        weights: bool,
+        on_batch: Callable[[int], None] | None,
+    ) -> list[Prediction]:
+        """Predict with the EM settings stored for each sentence's language (a code-switched one's first)."""
+        groups: dict[EMConfig, list[int]] = {}
+        for index, sentence in enumerate(sentences):
+            config = self.em_for(next(_languages(sentence), ""), strategy)
+            assert config is not None
+            groups.setdefault(config, []).append(index)
+        found: dict[int, Prediction] = {}
+        for config, indices in groups.items():
+            group = [sentences[index] for index in indices]
+            predictions = self.predict(
+                group, strategy=strategy, em=config, max_tokens=max_tokens, weights=weights, on_batch=on_batch
+            )
+            found |= dict(zip(indices, predictions, strict=True))
+        return [found[index] for index in range(len(sentences))]
+
     def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Label scores of a batch and, where asked, the weights before and after EM."""
         if self.model.bank is None or (em is None and not weights):
@@ -181,8 +207,9 @@ class Tagger:
     def fold(self) -> Tagger:
         """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
         self.parts.encoder.merge_low_rank()
-        if isinstance(self.model.weighting, ZGUL):
-            self.model.weighting = Folded(self.model.weighting)
+        weighting = self.model.weighting
+        if isinstance(weighting, ZGUL) and weighting.foldable:
+            self.model.weighting = Folded(weighting)
         self.model.requires_grad_(False)
         return self
 
@@ -193,12 +220,12 @@ class Tagger:
     ) -> None:
         """Save as a folder; without ``bank`` the package's own language adapters are taken when loading."""
         folder = Path(folder)
+        weighting = self.model.weighting
+        if folded and isinstance(weighting, ZGUL) and weighting.foldable:
+            weighting = Folded(weighting)
+        folded = isinstance(weighting, Folded)
+        state = self._state(weighting)
         folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value for name, value in self.model.named_parameters() if name in set(self.trained)}
-        if folded and isinstance(self.model.weighting, ZGUL):
-            state = {name: value for name, value in state.items() if not name.startswith("weighting.")}
-            kept = Folded(self.model.weighting)
-            state |= {f"weighting.{name}": value for name, value in kept.named_parameters()}
         save_tensors(folder / "model.safetensors", state, bits=bits)
         if bank and self.model.bank is not None:
             save_adapters(folder / "bank.safetensors", [self.model.bank.extract(x) for x in self.model.bank.languages])
@@ -206,6 +233,16 @@ class Tagger:
             self.parts.encoder.model.save_pretrained(folder / "encoder")
             self.tokenizer.save_pretrained(folder / "encoder")
         write_json(folder / "config.json", self._config(folded, bank, encoder))
+
+    def _state(self, weighting: Weighting | None) -> dict[str, Tensor]:
+        """What was trained, by name; of a folded weighting, all it consists of."""
+        own = dict(self.model.named_parameters())
+        if lost := [name for name in self.trained if name not in own and not name.startswith("weighting.")]:
+            raise ZgulError(f"fold() has merged {lost[0]} away; save the tagger before folding it")
+        if not isinstance(weighting, Folded):
+            return {name: own[name] for name in self.trained}
+        state: dict[str, Tensor] = {name: own[name] for name in self.trained if not name.startswith("weighting.")}
+        return state | {f"weighting.{name}": value for name, value in weighting.named_parameters()}
 
     def _config(self, folded: bool, bank: bool, encoder: bool) -> dict[str, Any]:
         return {
@@ -237,7 +274,7 @@ class Tagger:
         folder = Path(folder)
         if not folder.is_dir():
             raise ZgulError(f"{folder}: no such folder; a tagger is a folder with config.json and model.safetensors")
-        config = read_json(folder / "config.json")
+        config: dict[str, Any] = read_json(folder / "config.json")
         _check_config(config, folder)
         info: Any = config["encoder"]
         name = str(info["name"])
@@ -254,17 +291,17 @@ class Tagger:
             )
         parts = Parts(
             body,
-            list(config["labels"]),  # type: ignore[call-overload]
-            list(config["sources"]),  # type: ignore[call-overload]
+            list(config["labels"]),
+            list(config["sources"]),
             _load_bank(folder, config),
-            MethodOptions(**config["options"]),  # type: ignore[arg-type]
-            {code: np.array(value, np.float32) for code, value in config["features"].items()},  # type: ignore[attr-defined]
+            _known(MethodOptions, config["options"], folder),
+            {code: np.array(value, np.float32) for code, value in config["features"].items()},
         )
         tagger = cls(
             method(str(config["method"])), parts, encoder[1], str(config["task"]), name, str(config["strategy"])
         )
-        tagger.em = {code: EMConfig(**value) for code, value in config["em"].items()}  # type: ignore[attr-defined]
-        tagger.about = dict(config["about"])  # type: ignore[call-overload]
+        tagger.em = {code: _known(EMConfig, value, folder) for code, value in config["em"].items()}
+        tagger.about = dict(config["about"])
         if config["folded"] and isinstance(tagger.model.weighting, ZGUL):
             tagger.model.weighting = Folded(tagger.model.weighting)
         tagger._load_state(load_tensors(folder / "model.safetensors"), folder)
@@ -312,22 +349,34 @@ def _languages(sentence: Sentence) -> Iterator[str]:
         raise ZgulError("a sentence has no language; say which it is in (--lang, or Sentence(language=...))")
 
 
-def _load_bank(folder: Path, config: dict[str, object]) -> list[LanguageAdapter]:
+def _load_bank(folder: Path, config: dict[str, Any]) -> list[LanguageAdapter]:
     if config["bank"] == "none":
         return []
     if config["bank"] == "inside":
         return load_adapters(folder / "bank.safetensors")
     from zgul.tagging.shipped import adapters
 
-    return adapters(list(config["sources"]))  # type: ignore[call-overload]
+    return adapters(list(config["sources"]))
 
 
-def _check_config(config: dict[str, object], folder: Path) -> None:
+def _known(kind: type[T], values: dict[str, Any], folder: Path) -> T:
+    """Stored settings; one that this version does not know is named."""
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - known):
+        raise ZgulError(
+            f"{folder}/config.json has settings that zgul {__version__} does not know: {', '.join(unknown)}; "
+            "use the version it was made with"
+        )
+    return kind(**values)
+
+
+def _check_config(config: dict[str, Any], folder: Path) -> None:
     if config.get("format") != FORMAT:
         raise ZgulError(
             f"{folder} was saved in format {config.get('format')!r} by zgul {config.get('zgul', '?')}; this is zgul "
             f"{__version__}, which reads format {FORMAT}. Save it again with this version."
         )
-    needed = {"task", "method", "strategy", "sources", "labels", "options", "encoder", "bank", "folded", "em", "about"}
+    needed = {"task", "method", "strategy", "sources", "labels", "options", "features"}
+    needed |= {"encoder", "bank", "folded", "em", "about"}
     if missing := needed - set(config):
         raise ZgulError(f"{folder}/config.json lacks {', '.join(sorted(missing))}")

@@ -61,6 +61,7 @@ def load_checkpoint(
             f"{path} belongs to a run with another configuration; use another --output, or start anew without --resume"
         )
     own = dict(model.named_parameters())
+    _check(path, tensors, notes, {name: own[name] for name in names})
     with torch.no_grad():
         for name in names:
             own[name].copy_(tensors[f"model.{name}"])
@@ -71,8 +72,21 @@ def load_checkpoint(
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)
             state["state"].setdefault(int(index), {})[name] = value
+    rates = [group["lr"] for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate  # the caller's own object, which captured graphs read, not a copy of it
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     return best, Progress(**json.loads(notes["progress"]))
+
+
+def _check(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], expected: dict[str, Tensor]) -> None:
+    """Refuse what is not whole before anything is changed."""
+    shapes = {f"model.{name}": value.shape for name, value in expected.items()} | {"random.cpu": None}
+    for name, shape in shapes.items():
+        if name not in tensors or (shape is not None and tensors[name].shape != shape):
+            raise ZgulError(f"{path} is damaged: {name} is missing or has another shape; start anew without --resume")
+    if "progress" not in notes:
+        raise ZgulError(f"{path} is damaged: it does not say how far the run was; start anew without --resume")

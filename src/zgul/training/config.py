@@ -41,6 +41,7 @@ class TrainingConfig:
     batch_size: int = 32
     accumulate: int = 4
     lr: float = 1e-4
+    language_lr: float = 1.0  # learning rate of lang2vec (language vectors and W_L), as a share of lr
     warmup: float = 0.1
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -69,11 +70,11 @@ class TrainingConfig:
             raise ZgulError(f"precision is auto, float32 or bfloat16, not {self.precision!r}")
         if self.em_by not in ("source", "loso", "target"):
             raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
-        for name in ("batch_size", "accumulate", "max_pieces"):
-            if getattr(self, name) < 1:
-                raise ZgulError(f"{name} must be at least 1")
-        if self.lr < 0 or not 0 <= self.warmup <= 1:
-            raise ZgulError("lr must not be negative and warmup is a share between 0 and 1")
+        for name, least in (("batch_size", 1), ("accumulate", 1), ("max_pieces", 3)):  # a piece between two specials
+            if getattr(self, name) < least:
+                raise ZgulError(f"{name} must be at least {least}")
+        if self.lr < 0 or self.language_lr < 0 or not 0 <= self.warmup <= 1:
+            raise ZgulError("lr and language_lr must not be negative and warmup is a share between 0 and 1")
 
     @property
     def rounds(self) -> int:

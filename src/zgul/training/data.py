@@ -38,7 +38,7 @@ class LabelledData:
 
     def encode_epoch(self, pieces: PieceEncoder, rows: dict[str, int], seed: int, epoch: int) -> EncodedCorpus:
         """The training sentences of one epoch, with this epoch's own noise."""
-        words = [sentence.words for sentence in self.train]
+        words: Sequence[Sequence[str]] = [sentence.words for sentence in self.train]
         if self.noise.sentences:
             words = self._noiser().apply(
                 words, [sentence.language for sentence in self.train], np.random.default_rng([seed, epoch])

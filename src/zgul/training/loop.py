@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zgul.corpora.encode import EncodedCorpus
+from zgul.corpora.encode import EncodedCorpus, PieceEncoder
+from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.methods.tagger import Tagger
 from zgul.tensors import write_json
@@ -44,8 +45,8 @@ class Trainer:
     def __init__(self, tagger: Tagger, data: LabelledData, config: TrainingConfig, folder: Path | None = None) -> None:
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
         self.device = tagger.device
-        self.pieces = tagger.pieces
-        self.pieces.max_pieces = min(self.pieces.max_pieces, config.max_pieces - 2)
+        # the tagger's own encoder of pieces keeps the limit that it will have when it is loaded again
+        self.pieces = PieceEncoder(tagger.tokenizer, min(tagger.parts.encoder.max_pieces, config.max_pieces))
         self.rows = tagger.prepare(tagger.parts.sources, tagger.method.strategies[0])
         self.stepper = Stepper(
             tagger.model,
@@ -55,6 +56,7 @@ class Trainer:
             clip=config.clip,
             precision=config.precision,
             micro=config.batch_size,
+            language_lr=config.language_lr,
         )
         self.batch_rows = config.batch_size * config.accumulate
         self.progress = Progress()
@@ -128,8 +130,6 @@ class Trainer:
 
     def _evaluate(self, loss: float, started: float, report: Report | None) -> bool:
         if not math.isfinite(loss):
-            from zgul.errors import ZgulError
-
             raise ZgulError(
                 f"the loss is no longer a number at step {self.progress.step}; lower --lr (now {self.config.lr:g})"
             )
@@ -137,7 +137,7 @@ class Trainer:
         f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
         entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
         progress.history.append(entry)
-        if f1 > progress.best_f1:
+        if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last are the best
             progress.best_f1, progress.best_step, progress.stale = f1, progress.step, 0
             if self.config.select == "best":
                 self.best = {name: value.detach().clone() for name, value in self._trained()}

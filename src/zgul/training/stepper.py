@@ -7,11 +7,13 @@ written; when memory runs out the batch is halved and the step is taken again.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn import functional as F
 
 from zgul.corpora.encode import IGNORED, Batch
@@ -40,7 +42,16 @@ class Stepper:
     """Takes optimiser steps on batches."""
 
     def __init__(
-        self, model: Model, allowed: Tensor, *, lr: float, weight_decay: float, clip: float, precision: str, micro: int
+        self,
+        model: Model,
+        allowed: Tensor,
+        *,
+        lr: float,
+        weight_decay: float,
+        clip: float,
+        precision: str,
+        micro: int,
+        language_lr: float = 1.0,
     ) -> None:
         self.model = model
         self.allowed = allowed
@@ -50,19 +61,20 @@ class Stepper:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         graphs = self.device.type == "cuda"
-        self.lr = torch.tensor(lr, device=self.device) if graphs else lr
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=self.lr, weight_decay=weight_decay, fused=graphs, capturable=graphs
-        )
+        groups = []
+        for share, parameters in _groups(model, language_lr):
+            rate = torch.tensor(lr * share, device=self.device) if graphs else lr * share
+            groups.append({"params": parameters, "lr": rate, "share": share})
+        self.optimizer = torch.optim.AdamW(groups, lr=lr, weight_decay=weight_decay, fused=graphs, capturable=graphs)
         self._step = GraphedStep(lambda **tensors: self._update(Batch(**tensors)))
 
     def set_lr(self, lr: float) -> None:
         """Change the learning rate without touching captured graphs."""
-        if isinstance(self.lr, Tensor):
-            self.lr.fill_(lr)
-        else:
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr * group["share"])
+            else:
+                group["lr"] = lr * group["share"]
 
     def step(self, batch: Batch) -> Tensor:
         """One update; gives the mean loss of the words."""
@@ -95,3 +107,13 @@ class Stepper:
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimizer.step()
         return total
+
+
+def _groups(model: Model, language_lr: float) -> Iterator[tuple[float, list[Parameter]]]:
+    """What is trained, by its share of the learning rate: lang2vec (language vectors and W_L), and everything else."""
+    trained = [(name, value) for name, value in model.named_parameters() if value.requires_grad]
+    of_languages = ("weighting.vectors.", "weighting.lang2vec.")
+    for share, slow in ((1.0, False), (language_lr, True)):
+        parameters = [value for name, value in trained if name.startswith(of_languages) is slow]
+        if parameters:
+            yield share, parameters
