@@ -213,7 +213,7 @@ def _table(
     tagger: Tagger, config: TrainingConfig, language: str, dev: list[Sentence], report: Report | None
 ) -> EMTable:
     if config.em_by == "loso":
-        without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0)
+        without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0, tensorboard=False)
         tagger = train(without, report=_labelled(report, f"without {language}"))
     work = len(Grid().rates) * len(dev)  # chunks of long sentences make it a little more
     return em_table(tagger, dev, on_batch=_progress(report, f"EM settings on {language}", work))
