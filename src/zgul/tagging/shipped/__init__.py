@@ -75,6 +75,14 @@ def sources(name: str) -> list[str]:
     return [str(code) for code in read_json(path)["sources"]] if path.is_file() else []  # type: ignore[attr-defined]
 
 
+def encoder_name(path: Path) -> str:
+    """The encoder that a tagger's folder was trained on."""
+    from zgul.tensors import read_json
+
+    info = read_json(path / "config.json").get("encoder")
+    return str(info.get("name")) if isinstance(info, dict) else ""
+
+
 def tagger(lang: str | Language, task: str) -> Tagger:
     """The tagger that serves a language, loaded once."""
     return load(serving(lang, task).name)
@@ -96,6 +104,10 @@ def load(name: str) -> Tagger:
 def _load(path: Path) -> Tagger:
     from zgul.methods.tagger import Tagger
 
+    if encoder_name(path) == "embedded":  # without the seconds that importing transformers' models takes
+        from zgul.encoders import light
+
+        return Tagger.from_pretrained(path, encoder=light.load())
     return Tagger.from_pretrained(path)
 
 
