@@ -1,6 +1,7 @@
 """``zgul evaluate`` as a user calls it."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 
@@ -97,6 +98,16 @@ def test_tags_that_the_tagger_never_gives_are_named(place, tmp_path):
         evaluate("--model", place / "sft-m", "--lang", "fo", "--data", tmp_path / "test.tsv")
 
 
+def test_entity_types_that_the_tagger_never_gives_are_named():
+    from zgul.cli.evaluate import _warn_of_unknown
+
+    with pytest.warns(ZgulWarning, match=r"mistakes: MISC \(2 words\)"):
+        _warn_of_unknown([["B-MISC", "I-MISC", "O", "B-PER"]], ["O", "B-PER", "I-PER"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _warn_of_unknown([["I-PER", "O"]], ["O", "B-PER"])  # the same type in another place is no surprise
+
+
 def test_untagged_sentences_are_left_out(place, tmp_path):
     tagged, bare = (f"1\tpa\t_\t{tag}" + "\t_" * 6 + "\n\n" for tag in ("NOUN", "_"))
     (tmp_path / "some.conllu").write_text(tagged + bare)
@@ -132,21 +143,13 @@ def test_an_empty_file_is_refused(place, tmp_path):
             evaluate("--model", place / "zgul", "--lang", "fo", "--data", tmp_path / "empty.tsv")
 
 
-def test_without_a_model_the_shipped_tagger_is_asked_for(place, monkeypatch):
-    import sys
-    from types import ModuleType
-
-    shipped = ModuleType("zgul.tagging.shipped")
-    asked = []
-
-    def tagger(language: str, task: str) -> Tagger:
-        asked.append((language, task))
-        return Tagger.from_pretrained(place / "sft-m")
-
-    shipped.tagger = tagger  # type: ignore[attr-defined]
-    import zgul.tagging
-
-    monkeypatch.setitem(sys.modules, "zgul.tagging.shipped", shipped)
-    monkeypatch.setattr(zgul.tagging, "shipped", shipped, raising=False)
-    told = json.loads(evaluate("--task", "pos", "--lang", "Faroese", "--data", place / "data", "--json"))
-    assert asked == [("fo", "pos")] and told["model"] == "shipped"
+def test_without_a_model_the_tagger_that_ships_is_taken(place, tmp_path, monkeypatch):
+    shutil.copytree(place / "sft-m", tmp_path / "germanic-pos")
+    shutil.copytree(place / "sft-m", tmp_path / "all-pos")
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))
+    common = ["--task", "pos", "--data", place / "data" / "pos" / "fo" / "test.tsv", "--json"]
+    told = json.loads(evaluate("--lang", "Faroese", *common))
+    own = json.loads(evaluate("--model", place / "sft-m", "--lang", "fo", *common))
+    assert told["model"] == "germanic-pos" and told["f1"] == own["f1"]
+    with pytest.warns(ZgulWarning, match="Basque"):
+        assert json.loads(evaluate("--lang", "Basque", *common))["model"] == "all-pos"

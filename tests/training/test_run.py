@@ -132,6 +132,10 @@ def test_a_checkpoint_of_another_configuration_is_refused(place, tmp_path):
         train(config(place), tmp_path)
     with pytest.raises(ZgulError, match="another configuration"):
         train(config(place, lr=0.5), tmp_path, resume=True)
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(ZgulError, match="not a complete safetensors file"):
+        train(config(place), tmp_path, resume=True)
 
 
 def test_a_finished_model_is_not_overwritten(place, tmp_path):

@@ -54,7 +54,7 @@ def evaluate(
     language = find(lang).code
     if task not in (None, "pos", "ner"):
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
-    tagger = _tagger(model, language, task, device)
+    tagger, name = _tagger(model, language, task, device)
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
     settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
     sentences = _read(data, tagger.task, language, split)
@@ -75,7 +75,7 @@ def evaluate(
             to_json(
                 result,
                 seconds=round(seconds, 3),
-                model=str(model) if model else "shipped",
+                model=name,
                 method=tagger.method.name,
                 strategy=chosen,
                 lang=language,
@@ -88,11 +88,14 @@ def evaluate(
 
     told = f"EM: {settings.steps} steps, rate {settings.lr:g}" if settings and settings.steps else "without EM"
     console = Console(highlight=False)
-    console.print(format_scores(result, f"{tagger.method.title} ({chosen}), {tagger.task.upper()}, {find(lang)}"))
+    console.print(
+        format_scores(result, f"{tagger.method.title} ({chosen}), {tagger.task.upper()}, {find(lang)}: {name}")
+    )
     console.print(f"{told}; {seconds:.1f} seconds, {result.words / max(seconds, 1e-9):,.0f} words a second")
 
 
-def _tagger(model: Path | None, language: str, task: str | None, device: str) -> Tagger:
+def _tagger(model: Path | None, language: str, task: str | None, device: str) -> tuple[Tagger, str]:
+    """The tagger and what to call it."""
     from zgul.methods.tagger import Tagger
 
     if model is None:
@@ -100,11 +103,14 @@ def _tagger(model: Path | None, language: str, task: str | None, device: str) ->
             raise ZgulError("say which task: --task pos or --task ner (or give --model DIR)")
         from zgul.tagging import shipped
 
-        return shipped.tagger(language, task).to(device)
+        served = shipped.serving(language, task)
+        if served.warning:
+            warnings.warn(served.warning, ZgulWarning, stacklevel=2)
+        return shipped.load(served.name).to(device), served.name
     tagger = Tagger.from_pretrained(model, device=device)
     if task is not None and task != tagger.task:
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}")
-    return tagger
+    return tagger, str(model)
 
 
 def _em_settings(

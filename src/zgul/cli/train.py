@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -220,7 +220,7 @@ def _train(config: Any, output: Path, *, resume: bool, overwrite: bool, save_enc
     _summary(tagger, output)
 
 
-def _stopped(output: Path, save_encoder: bool) -> None:
+def _stopped(output: Path, save_encoder: bool) -> NoReturn:
     if (output / "checkpoint.safetensors").is_file():
         more = " --save-encoder" if save_encoder else ""
         again = f"zgul train --output {shlex.quote(str(output))} --resume{more}"
