@@ -1,0 +1,69 @@
+"""Untrained taggers on a made-up family, with random weights in every place: ``from small_tagger import small_tagger``.
+
+New adapters, W_v and C start at values that hide mistakes (zero, the identity), so everything but the encoder is
+drawn afresh here.
+"""
+
+import torch
+
+from family import FUNCTION_WORDS, MARKED, Family, family, tiny_encoder
+from zgul.adapters.bank import LanguageAdapter
+from zgul.methods.base import MethodOptions
+from zgul.methods.tagger import Tagger
+
+LABELS = sorted(set(MARKED) | set(FUNCTION_WORDS))
+MADE: Family = family(0, n_languages=4)
+WIDTH = 16
+
+
+def small_adapters(made: Family = MADE, *, invertible: bool = False, seed: int = 0) -> list[LanguageAdapter]:
+    """Random adapters of several sizes and activations for the family's sources."""
+    adapters = [
+        LanguageAdapter.new(
+            source, WIDTH, 2, size=8 if n % 2 else 5, activation="gelu" if n else "relu", invertible=invertible
+        )
+        for n, source in enumerate(made.sources)
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    for adapter in adapters:
+        for module in [*adapter.layers, *([adapter.invertible] if adapter.invertible else [])]:
+            _randomise(module, generator)
+    return adapters
+
+
+def small_tagger(
+    method: str = "zgul",
+    *,
+    task: str = "pos",
+    labels: list[str] | None = None,
+    options: MethodOptions | None = None,
+    double: bool = False,
+    random: bool = True,
+    features: bool = True,
+) -> Tagger:
+    """A tagger for the sources of ``MADE``; ``double`` for comparisons to the last digit."""
+    options = options or MethodOptions(dropout=0.0)
+    tagger = Tagger.new(
+        method,
+        encoder=tiny_encoder(MADE, layers=2, width=WIDTH),
+        task=task,
+        labels=labels or LABELS,
+        sources=MADE.sources,
+        adapters=small_adapters(invertible=options.invertible != "off"),
+        options=options,
+        features={language: MADE.features(language) for language in MADE.languages} if features else None,
+    )
+    tagger.model.double() if double else tagger.model.float()
+    tagger.model.eval()
+    if random:
+        generator = torch.Generator().manual_seed(1)
+        for name, part in tagger.model.named_children():
+            if name not in ("encoder", "bank"):
+                _randomise(part, generator)
+    return tagger
+
+
+@torch.no_grad()
+def _randomise(module: torch.nn.Module, generator: torch.Generator) -> None:
+    for weight in module.parameters():
+        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.4)
