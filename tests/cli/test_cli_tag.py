@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from standin import stand_in_taggers, text
 from zgul.cli import app
 from zgul.corpora import conllu
 from zgul.errors import ZgulError
+from zgul.methods.tagger import Tagger
 from zgul.tagging import tagger as tagging
 
 TEXT = "sapuri ha sasike hawa parotu! satedi tapise haja wa sagesu!"
@@ -131,9 +133,25 @@ def test_on_a_screen_the_words_stand_over_their_tags() -> None:
     assert lines[0] == ["Faroese", "·", "parts", "of", "speech"]
     assert "germanic-pos, learnt from English, Icelandic, German" in " ".join(text.split())
     at = lines.index(["sapuri", "ha", "sasike", "hawa", "parotu", "!"])
-    assert len(lines[at + 1]) == 6
-    assert [line[0] for line in lines[at + 2 : at + 5]] == ["en", "is", "de"]
+    assert [line[0] for line in lines[at + 1 : at + 6]] == ["POS", "en", "is", "de", "NER"]
+    assert [len(line) for line in lines[at + 1 : at + 5]] == [7] * 4
+    assert "%\u00a0how\u00a0much" in text
     assert "\x1b" not in text
+
+
+def test_a_screen_without_names_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "No names were found." not in out("--lang", "luo", "-f", "terminal", TEXT)
+    predict = Tagger.predict
+    monkeypatch.setattr(
+        Tagger, "predict", lambda *a, **k: [replace(p, tags=["O"] * len(p.tags)) for p in predict(*a, **k)]
+    )
+    assert "No names were found." in out("--lang", "luo", "-f", "terminal", TEXT)
+
+
+def test_long_sentences_are_broken_to_the_width_of_the_screen() -> None:
+    text = out("--lang", "fo", "--weights", "-f", "terminal", " ".join(TEXT.replace("!", "").split() * 8))
+    assert max(map(len, text.splitlines())) <= 80
+    assert sum("sapuri" in line for line in text.splitlines()) == 8
 
 
 def test_the_language_is_guessed_and_how_sure_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

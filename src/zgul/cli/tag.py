@@ -175,13 +175,13 @@ def _show(tagger: TextTagger, items: Iterator[Item]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     _show_header(console, tagger)
     seen: set[str] = set()
-    unsure = False
     for sentence in tagger.tag_sentences(item.sentence for item in items):
         console.print(terminal.render(sentence, console.width))
         console.print()
-        tags, doubt = terminal.shown_tags(sentence)
-        seen, unsure = seen | tags, unsure or doubt
-    console.print(terminal.legend(seen, unsure) if seen else "No names found.", soft_wrap=False)
+        seen |= terminal.shown(sentence)
+    if "ner" in tagger.taggers and not seen & set(terminal.ENTITIES):
+        console.print("No names were found.\n")
+    console.print(terminal.legend(seen), soft_wrap=False)
 
 
 def _show_header(console: Console, tagger: TextTagger) -> None:

@@ -11,6 +11,7 @@ from zgul.tagging.results import Layer, TaggedSentence
 
 UNSURE = 0.5  # below this a tag gets a question mark
 WIDTH = 100  # of plain text
+GAP = "  "  # between columns
 WORTH_SHOWING = 0.1  # a source language whose share is smaller for every word is left out
 
 PARTS_OF_SPEECH = {  # what a newcomer reads, and the colour
@@ -25,7 +26,7 @@ PARTS_OF_SPEECH = {  # what a newcomer reads, and the colour
     "NUM": ("number", "magenta"),
     "PART": ("particle", "blue"),
     "PRON": ("pronoun", "cyan"),
-    "PROPN": ("name", "bright_green"),
+    "PROPN": ("proper noun", "bright_green"),
     "PUNCT": ("punctuation", "dim"),
     "SCONJ": ("subordinating conjunction", "blue"),
     "SYM": ("symbol", "dim"),
@@ -37,6 +38,11 @@ ENTITIES = {
     "LOC": ("place", "green"),
     "ORG": ("organisation", "yellow"),
     "DATE": ("date", "cyan"),
+}
+MEANINGS = PARTS_OF_SPEECH | ENTITIES
+MEANINGS |= {
+    "?": (f"less than {UNSURE:.0%} sure", "bold"),
+    "%": ("how much of each source language's adapter is in the mix for the word", "bold"),
 }
 
 Row = list[Text]  # a cell for each word
@@ -50,29 +56,31 @@ def plain(sentences: Iterable[TaggedSentence], width: int = WIDTH) -> str:
 def render(sentence: TaggedSentence, width: int) -> Text:
     """Words over tags (and, where there are weights, over the shares of the source languages), line by line."""
     rows = [("", _words(sentence))]
+    labelled = any(layer.weights for layer in sentence.layers.values())
     for task, layer in sentence.layers.items():
-        rows.append(("", _upos(layer) if task == "pos" else _entities(layer)))
+        rows.append((task.upper() if labelled else "", _upos(layer) if task == "pos" else _entities(layer)))
         rows += _weights(layer)
     margin = max(cell_len(label) for label, _ in rows)
-    return _columns(rows, margin + 2 if margin else 0, width)
+    return _columns(rows, margin + len(GAP) if margin else 0, width)
 
 
-def legend(seen: Iterable[str], unsure: bool) -> Text:
-    """What the tags that were shown mean."""
-    text = Text()
-    for tag in sorted(seen):
-        meaning, colour = (PARTS_OF_SPEECH | ENTITIES).get(tag, ("", ""))
-        text.append(f"{tag} ", style=colour).append(f"{meaning}   ", style="dim")
-    if unsure:
-        text.append("? ", style="bold").append(f"less than {UNSURE:.0%} sure", style="dim")
-    return text
+def legend(seen: Iterable[str]) -> Text:
+    """What the marks that were shown mean."""
+    entries = []
+    for mark in sorted(seen, key=lambda mark: (not mark.isalpha(), mark)):
+        meaning, colour = MEANINGS.get(mark, ("", ""))
+        # a mark and its meaning stay on one line
+        entries.append(Text().append(mark, style=colour).append(f" {meaning}".replace(" ", "\u00a0"), style="dim"))
+    return Text("   ").join(entries)
 
 
-def shown_tags(sentence: TaggedSentence) -> tuple[set[str], bool]:
-    """The tags that a sentence shows, for the legend, and whether any is unsure."""
-    tags = {tag if task == "pos" else tag[2:] for task, layer in sentence.layers.items() for tag in layer.tags}
-    unsure = any(_is_unsure(layer, index) for layer in sentence.layers.values() for index in range(len(layer.tags)))
-    return tags - {""}, unsure
+def shown(sentence: TaggedSentence) -> set[str]:
+    """The marks that a sentence shows, for the legend."""
+    marks = {tag if task == "pos" else tag[2:] for task, layer in sentence.layers.items() for tag in layer.tags}
+    for layer in sentence.layers.values():
+        marks |= {"?" for index in range(len(layer.tags)) if _is_unsure(layer, index)}
+        marks |= {"%" for _ in layer.weights or ()}
+    return marks - {""}
 
 
 def _words(sentence: TaggedSentence) -> Row:
@@ -115,7 +123,7 @@ def _weights(layer: Layer) -> list[tuple[str, Row]]:
 
 
 def _shade(share: float) -> str:
-    return "bold white" if share >= 0.5 else "white" if share >= 0.25 else "dim"
+    return "bold" if share >= 0.5 else "" if share >= 0.25 else "dim"
 
 
 def _is_unsure(layer: Layer, index: int) -> bool:
@@ -132,7 +140,7 @@ def _columns(rows: Sequence[tuple[str, Row]], margin: int, width: int) -> Text:
     while start < len(widths):
         end, used = start, margin
         while end < len(widths) and (end == start or used + widths[end] <= width):
-            used += widths[end] + 1
+            used += widths[end] + len(GAP)
             end += 1
         if lines:
             lines.append(Text(""))
@@ -140,7 +148,7 @@ def _columns(rows: Sequence[tuple[str, Row]], margin: int, width: int) -> Text:
             line = Text().append(f"{label:{margin}}" if margin else "", style="dim")
             for index in range(start, end):
                 line.append_text(row[index])
-                line.append(" " * (widths[index] - cell_len(row[index].plain) + 1))
+                line.append(" " * (widths[index] - cell_len(row[index].plain)) + GAP)
             line.rstrip()
             lines.append(line)
         start = end
