@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 FORMS = ("bilinear", "additive")
+SHARPNESS = 4.0  # before training: a source that agrees in every feature scores this much above one that agrees in half
 
 
 class LanguageVectors(nn.Module):
@@ -27,6 +28,7 @@ class LanguageVectors(nn.Module):
         self.languages = list(sources)
         self.register_buffer("features", features.float(), persistent=False)
         self.project = nn.Linear(features.shape[1], size)
+        self._start_as_likeness()
 
     def add(self, language: str, features: Tensor) -> int:
         """Make a language known; gives its row."""
@@ -34,6 +36,26 @@ class LanguageVectors(nn.Module):
             self.languages.append(language)
             self.features = torch.cat([self.features, features.to(self.features)[None]])
         return self.languages.index(language)
+
+    @torch.no_grad()
+    def _start_as_likeness(self) -> None:
+        """Before training, ``l_aᵀ l_n`` is the share of features in which a language agrees with a source.
+
+        With features as signs g = ±1 and V an orthonormal basis whose first rows span those of the sources,
+        ``(V g_a)·(V g_n) = g_a·g_n`` holds for any language a and any source n. ReLU would cut half of ``V g`` off, so
+        each row stands twice, as ``c + v·g`` and ``c - v·g`` with c so large that neither is ever negative:
+        ``l_aᵀ l_n = 2 g_a·g_n + constant``, and a softmax over n does not see the constant. A random projection of
+        this size gets the order of the sources wrong for every third language.
+        """
+        count, half = self.features.shape[1], self.project.out_features // 2
+        signs = 2 * self.features - 1  # [N, F]
+        filled = torch.cat([signs, torch.randn(count, count, device=signs.device)])
+        rows = torch.linalg.qr(filled.t()).Q.t()[:half]  # [up to half, F]
+        scale = (SHARPNESS / (2 * count)) ** 0.5
+        weight = torch.zeros_like(self.project.weight)
+        weight[: len(rows)], weight[half : half + len(rows)] = scale * rows, -scale * rows
+        self.project.weight.copy_(2 * weight)  # of 0 and 1 instead of signs
+        self.project.bias.copy_(scale * count**0.5 - weight.sum(dim=1))
 
     def forward(self) -> Tensor:
         """Language vectors [M, size] of all known languages."""

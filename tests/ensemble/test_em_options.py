@@ -1,0 +1,170 @@
+"""Entropy minimisation's options: what the release does, tied moves, and what comes back."""
+
+import itertools
+
+import pytest
+import torch
+
+from em_oracle import forward, mean_entropy, start_scores
+from small_tagger import MADE, small_tagger
+from zgul.corpora.encode import Batch
+from zgul.ensemble.em import EMConfig, _Leaves, minimise_entropy, position_entropy
+from zgul.errors import ZgulError
+from zgul.methods.base import MethodOptions
+from zgul.methods.tagger import Tagger
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return small_tagger(double=True)
+
+
+@pytest.fixture(scope="module")
+def batch(tagger: Tagger) -> Batch:
+    """Four sentences of several lengths, three positions of padding behind the longest, and an empty row."""
+    sentences = MADE.sentences("target", 2) + MADE.sentences("s1", 2)
+    encoded = tagger.pieces.encode(sentences, languages=tagger.prepare(["target", "s1"]))
+    return encoded.batch(torch.tensor([0, 1, 2, 3, -1]), int(encoded.lengths.max()) + 5)
+
+
+def test_the_releases_start_softmaxes_twice() -> None:
+    """[.7 .1 .1 .1], taken for scores, becomes [.38 .21 .21 .21] at the first update, whatever its size."""
+    leaves = _Leaves(EMConfig(lr=0.0, start="probabilities"))
+    own = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
+    first = leaves.choose(0, lambda: own.log()[None, None, None])
+    torch.testing.assert_close(first.flatten(), own)
+    leaves.step((first**2).sum())
+    second = leaves.choose(0, lambda: pytest.fail("the start is computed once")).flatten()
+    torch.testing.assert_close(second, torch.tensor([0.38, 0.21, 0.21, 0.21]).double(), rtol=0, atol=6e-3)
+    torch.testing.assert_close(second, own.softmax(dim=-1))
+    torch.testing.assert_close(leaves.before().flatten(), own)
+    torch.testing.assert_close(leaves.after().flatten(), own.softmax(dim=-1))
+
+
+def test_the_releases_start_moves_even_at_rate_zero_but_not_without_steps(tagger, batch) -> None:
+    plain = minimise_entropy(tagger.model, batch, EMConfig(steps=0))
+    none = minimise_entropy(tagger.model, batch, EMConfig(steps=0, start="probabilities"))
+    torch.testing.assert_close(none.logits, plain.logits, rtol=0, atol=1e-12)
+    one = minimise_entropy(tagger.model, batch, EMConfig(steps=1, lr=0.0, start="probabilities"))
+    torch.testing.assert_close(one.before, plain.before)
+    torch.testing.assert_close(one.after[0], plain.before[0].softmax(dim=-1), rtol=0, atol=1e-12)
+    assert not torch.allclose(one.logits, plain.logits, atol=1e-3)
+
+
+def by_hand(tagger: Tagger, batch: Batch, row: int, positions: str, tied: bool, lr: float) -> torch.Tensor:
+    """The weights [L, T, 2, N] of one sentence after one step, through the slow forward."""
+    length = int(batch.mask[row].sum())
+    ids = batch.input_ids[row : row + 1, :length]
+    scores = start_scores(tagger.model, ids, batch.languages[row, :length].tolist())
+    moves = [torch.zeros_like(s[:1] if tied else s, requires_grad=True) for s in scores]
+    logits = forward(tagger.model, ids, [(s + m).softmax(dim=-1) for s, m in zip(scores, moves, strict=True)])
+    if positions == "words":
+        loss = mean_entropy(logits, batch.words[row].nonzero().flatten().tolist())
+    else:
+        loss = mean_entropy(logits, list(range(length))) * length
+    gradients = torch.autograd.grad(loss, moves)
+    return torch.stack([(s - lr * g).softmax(dim=-1) for s, g in zip(scores, gradients, strict=True)]).detach()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("positions", ["words", "all"])
+def test_one_step_of_each_kind_is_what_it_is_by_hand(tagger, positions: str, tied: bool) -> None:
+    encoded = tagger.pieces.encode(MADE.sentences("target", 3), languages=tagger.prepare(["target"]))
+    for row in range(3):
+        # no padding here: the release sums over that too
+        alone = encoded.batch(torch.tensor([row]), int(encoded.lengths[row]) + 2)
+        expected = by_hand(tagger, alone, 0, positions, tied, 2.0)
+        result = minimise_entropy(tagger.model, alone, EMConfig(steps=1, lr=2.0, positions=positions, tied=tied))
+        torch.testing.assert_close(result.after[:, 0], expected, rtol=0, atol=1e-9)
+
+
+def test_tied_moves_are_the_same_for_all_tokens_of_a_layer(tagger, batch) -> None:
+    result = minimise_entropy(tagger.model, batch, EMConfig(steps=3, lr=5.0, tied=True))
+    moved = (result.after / result.before).log()
+    moved = moved - moved.mean(dim=-1, keepdim=True)  # [L, B, T, K, N]
+    torch.testing.assert_close(moved, moved[:, :, :1].expand_as(moved), rtol=0, atol=1e-9)
+    assert moved[:, :4].abs().max() > 1e-3
+
+
+def test_only_the_releases_sum_hears_padding_and_specials(tagger, batch, monkeypatch) -> None:
+    """Whatever is predicted at padding and specials, the entropy over words does not see it."""
+    logits = torch.randn(*batch.words.shape, 5, dtype=torch.float64)
+    changed = torch.where(batch.words[..., None], logits, torch.randn_like(logits))
+    from zgul.ensemble.em import _sentence_entropy
+
+    words = [_sentence_entropy(position_entropy(x), batch, "words") for x in (logits, changed)]
+    assert torch.equal(*words)
+    summed = [_sentence_entropy(position_entropy(x), batch, "all") for x in (logits, changed)]
+    assert not torch.allclose(*summed)
+    for row in range(4):
+        positions = batch.words[row].nonzero().flatten().tolist()
+        torch.testing.assert_close(words[0][row], mean_entropy(logits[row], positions))
+    assert words[0][4] == 0, "a row without words has no entropy"
+
+
+def test_a_label_that_is_ruled_out_adds_nothing() -> None:
+    logits = torch.tensor([[[0.0, 0.0, -torch.inf]]], requires_grad=True)
+    entropy = position_entropy(logits)
+    assert entropy.item() == pytest.approx(torch.tensor(2.0).log().item())
+    entropy.sum().backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_what_comes_back(tagger, batch, steps: int) -> None:
+    heard: list[tuple[int, torch.Tensor]] = []
+    result = minimise_entropy(
+        tagger.model, batch, EMConfig(steps=steps, lr=5.0), on_step=lambda step, x: heard.append((step, x))
+    )
+    shape = (2, *batch.words.shape, 2, 3)  # layers, sentences, tokens, views, adapters
+    assert result.before.shape == result.after.shape == shape
+    for weights in (result.before, result.after):
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(shape[:-1], dtype=torch.float64))
+    assert torch.equal(result.before, result.after) == (steps == 0)
+    assert not result.logits.requires_grad and len(result.entropy) == steps + 1
+    assert [step for step, _ in heard] == list(range(steps + 1))
+    assert torch.equal(heard[-1][1], result.logits)
+    for step, logits in heard:  # what a run with fewer steps would give
+        fewer = minimise_entropy(tagger.model, batch, EMConfig(steps=step, lr=5.0)).logits
+        assert torch.equal(logits, fewer)
+
+
+def test_entropy_falls(tagger, batch) -> None:
+    entropy = minimise_entropy(tagger.model, batch, EMConfig(steps=5, lr=0.5)).entropy
+    for earlier, later in itertools.pairwise(entropy):
+        assert (later[:4] < earlier[:4]).all()
+
+
+def test_the_model_is_left_as_it_was(tagger, batch) -> None:
+    model = tagger.model
+    asking = {name for name, value in model.named_parameters() if value.requires_grad}
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    model.train()
+    minimise_entropy(model, batch, EMConfig(steps=2))
+    assert model.training
+    model.eval()
+    assert {name for name, value in model.named_parameters() if value.requires_grad} == asking
+    assert all(torch.equal(value, before[name]) and value.grad is None for name, value in model.named_parameters())
+
+
+@pytest.mark.parametrize("invertible", ["off", "first", "mixed"])
+@pytest.mark.parametrize("strategy", ["uniform", "emea"])
+def test_no_step_is_the_model_itself_for_madx(invertible: str, strategy: str) -> None:
+    tagger = small_tagger("madx-multi", options=MethodOptions(dropout=0.0, invertible=invertible), double=True)
+    rows = tagger.prepare(["target"], strategy)
+    encoded = tagger.pieces.encode(MADE.sentences("target", 3), languages=rows)
+    batch = encoded.batch(torch.arange(3), int(encoded.lengths.max()) + 2)
+    with torch.no_grad():
+        plain = tagger.model(batch)
+    for config in (EMConfig(steps=0, tied=True), EMConfig(steps=2, lr=0.0, tied=True)):
+        assert torch.equal(minimise_entropy(tagger.model, batch, config).logits, plain)
+    moved = minimise_entropy(tagger.model, batch, EMConfig(steps=2, lr=5.0, tied=True))
+    assert not torch.allclose(moved.logits, plain, atol=1e-6)
+    assert moved.after.shape == (2, *batch.words.shape, 1, 3), "the invertible blocks' weights are no layer"
+    assert (moved.entropy[-1] < moved.entropy[0]).all()
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"lr": -0.1}, {"start": "zero"}, {"positions": "specials"}])
+def test_settings_that_make_no_sense(wrong: dict) -> None:
+    with pytest.raises(ZgulError, match=r"EM (needs|starts)"):
+        EMConfig(**wrong)

@@ -1,0 +1,128 @@
+"""Every weighting against loops over tokens and adapters; folding changes nothing."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from zgul.ensemble.lang2vec import LanguageVectors
+from zgul.ensemble.weighting import ZGUL, Folded, OneHot, Uniform, weighted_sums
+
+N, B, T, D, DEPTH = 3, 2, 4, 6, 2
+VIEWS = [("fusion", "lang2vec"), ("fusion",), ("lang2vec",)]
+
+
+@pytest.fixture
+def tensors() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    h, u = torch.randn(B, T, D, dtype=torch.float64), torch.randn(N, B, T, D, dtype=torch.float64)
+    return h, u, torch.randint(5, (B, T))
+
+
+def zgul(views: tuple[str, ...] = VIEWS[0], form: str = "bilinear", combine: str = "linear") -> ZGUL:
+    torch.manual_seed(1)
+    table = (torch.rand(N, 8) > 0.5).float()
+    made = LanguageVectors([f"l{n}" for n in range(N)], table, 5)
+    for extra in range(2):
+        made.add(f"t{extra}", torch.rand(8))
+    weighting = ZGUL(made, width=D, depth=DEPTH, views=views, form=form, combine=combine).double()
+    for weight in weighting.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    return weighting
+
+
+def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine: str) -> Tensor:
+    """C [W_v Σ α_F,n u_n ; W_v Σ α_L,n u_n], token by token."""
+    out = torch.empty(B, T, D, dtype=torch.float64)
+    value = weighting.value[layer].weight
+    for b in range(B):
+        for t in range(T):
+            views = []
+            for k in range(weights.shape[2]):
+                total = torch.zeros(D, dtype=torch.float64)
+                for n in range(N):
+                    total = total + weights[b, t, k, n] * u[n, b, t]
+                views.append(value @ total)
+            if len(views) == 1:
+                out[b, t] = views[0]
+            elif combine == "max":
+                out[b, t] = torch.stack(views).amax(dim=0)
+            else:
+                joined = weighting.combine[layer]
+                out[b, t] = joined.weight @ torch.cat(views) + joined.bias
+    return out
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("combine", ["linear", "max"])
+@pytest.mark.parametrize("views", VIEWS)
+def test_zgul_mixes_as_the_paper_writes_it(tensors, views, combine: str) -> None:
+    _, u, _ = tensors
+    weighting = zgul(views, combine=combine)
+    weights = torch.randn(B, T, len(views), N, dtype=torch.float64).softmax(dim=-1)
+    for layer in range(DEPTH):
+        expected = literal_mix(weighting, layer, u, weights, combine)
+        torch.testing.assert_close(weighting.mix(layer, u, weights), expected, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("form", ["bilinear", "additive"])
+def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
+    h, u, languages = tensors
+    weighting = zgul(form=form)
+    scores = weighting.scores(1, h, u, languages)
+    assert scores.shape == (B, T, 2, N)
+    torch.testing.assert_close(scores[:, :, 0], weighting.fusion[1](h, u))
+    table = weighting.lang2vec[1](weighting.vectors(), N)
+    for b in range(B):
+        for t in range(T):
+            assert torch.equal(scores[b, t, 1], table[languages[b, t]]), "each token by its own language"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("views", VIEWS)
+@pytest.mark.parametrize("form", ["bilinear", "additive"])
+def test_folding_changes_nothing(tensors, views, form: str) -> None:
+    h, u, languages = tensors
+    whole = zgul(views, form)
+    folded = Folded(whole)
+    for layer in range(DEPTH):
+        scores = whole.scores(layer, h, u, languages)
+        weights = scores.softmax(dim=-1)
+        got = folded.scores(layer, h, u, languages).softmax(dim=-1)
+        torch.testing.assert_close(got, weights, rtol=0, atol=1e-10)
+        torch.testing.assert_close(folded.mix(layer, u, weights), whole.mix(layer, u, weights), rtol=0, atol=1e-10)
+
+
+def test_a_maximum_cannot_be_folded() -> None:
+    assert zgul().foldable and zgul(("fusion",), combine="max").foldable
+    assert not zgul(combine="max").foldable
+    with pytest.raises(ValueError, match="not linear"):
+        Folded(zgul(combine="max"))
+
+
+def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(tensors) -> None:
+    _, u, _ = tensors
+    weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1)
+    weights = torch.randn(B, T, 2, N).softmax(dim=-1)
+    first, second = weighted_sums(u.float(), weights)
+    torch.testing.assert_close(weighting.mix(0, u.float(), weights), (first + second) / 2)
+
+
+def test_one_hot_is_exactly_one_adapter(tensors) -> None:
+    h, u, languages = tensors
+    choice = [2, 0, 1, 1, 2]
+    weighting = OneHot(choice)
+    weights = weighting.scores(0, h, u, languages).softmax(dim=-1)
+    mixed = weighting.mix(0, u, weights)
+    for b in range(B):
+        for t in range(T):
+            chosen = choice[int(languages[b, t])]
+            assert weights[b, t, 0].tolist() == [float(n == chosen) for n in range(N)]
+            assert torch.equal(mixed[b, t], u[chosen, b, t])
+
+
+def test_uniform_is_the_mean(tensors) -> None:
+    h, u, languages = tensors
+    weights = Uniform().scores(0, h, u, languages).softmax(dim=-1)
+    assert weights.shape == (B, T, 1, N)
+    torch.testing.assert_close(Uniform().mix(0, u, weights), u.mean(dim=0), rtol=0, atol=1e-14)
