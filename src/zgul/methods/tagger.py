@@ -320,6 +320,11 @@ class Tagger:
                 f"{folder}/model.safetensors does not fit its config.json: {len(missing)} tensors missing, "
                 f"{len(extra)} unknown ({named}, …). Save the tagger again, or use the zgul version it was made with."
             )
+        if len(state["head.bias"]) != len(self.labels):
+            raise ZgulError(
+                f"{folder}: config.json names {len(self.labels)} labels, but its weights were trained for "
+                f"{len(state['head.bias'])}; the two files do not belong together"
+            )
         for name, value in state.items():
             if own[name].shape != value.shape:
                 raise ZgulError(

@@ -1,0 +1,301 @@
+"""A tagger in use: predicting, folding, saving, loading, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from family import tiny_encoder
+from small_tagger import LABELS, MADE, WIDTH, small_tagger
+from zgul.corpora.sentence import Sentence
+from zgul.ensemble.em import EMConfig
+from zgul.ensemble.weighting import Folded
+from zgul.errors import ZgulError
+from zgul.methods import METHODS, MethodOptions
+from zgul.methods.tagger import Tagger, valid_iob2
+
+EVERY = [
+    (name, strategy)
+    for name, made in METHODS.items()
+    for strategy in made.strategies
+    if strategy not in ("en", "tgt") and name not in ("madx",)
+]
+
+
+def encoder(width: int = WIDTH):
+    return tiny_encoder(MADE, layers=2, width=width)
+
+
+def mixed_sentences() -> list[Sentence]:
+    """Of several languages and lengths, one empty."""
+    found = [s for language in ("target", "s0", "s1") for s in MADE.sentences(language, 3)]
+    return [*found[:4], Sentence([], [], "target"), *found[4:]]
+
+
+@pytest.mark.parametrize(("name", "strategy"), EVERY)
+def test_many_at_once_are_what_they_are_one_by_one(name: str, strategy: str) -> None:
+    tagger = small_tagger(name, double=True)
+    tagger.em = {"": EMConfig(steps=2, lr=5.0), "s1": EMConfig(steps=3, lr=20.0), "s0": EMConfig(steps=0)}
+    sentences = mixed_sentences()
+    weights = tagger.model.bank is not None
+    heard: list[int] = []
+    together = tagger.predict(sentences, strategy=strategy, weights=weights, max_tokens=64, on_batch=heard.append)
+    assert sum(heard) == len(sentences) - 1, "an empty sentence is in no batch"
+    for sentence, prediction in zip(sentences, together, strict=True):
+        alone = tagger.predict([sentence], strategy=strategy, weights=weights)[0]
+        assert prediction.tags == alone.tags and len(alone.tags) == len(sentence)
+        np.testing.assert_allclose(prediction.probabilities, alone.probabilities, atol=1e-6)
+        if weights and len(sentence):
+            np.testing.assert_allclose(prediction.weights, alone.weights, atol=1e-6)
+            np.testing.assert_allclose(prediction.weights.sum(axis=-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["zgul", "cpg", "madx-multi", "sft-m"])
+def test_nothing_in_nothing_out(name: str) -> None:
+    tagger = small_tagger(name)
+    assert tagger.predict([]) == []
+    for empty in (Sentence([], language="target"), Sentence([], word_languages=[])):
+        (prediction,) = tagger.predict([empty])
+        assert prediction.tags == [] and prediction.probabilities.shape == (0,)
+
+
+def test_each_language_is_read_with_its_own_em_settings() -> None:
+    tagger = small_tagger(double=True)
+    tagger.em = {"": EMConfig(steps=1, lr=1.0), "s1": EMConfig(steps=0)}
+    sentences = [*MADE.sentences("target", 2), *MADE.sentences("s1", 2)]
+    predictions = tagger.predict(sentences, weights=True)
+    moved = [not np.allclose(p.weights, p.weights_before, atol=1e-9) for p in predictions]
+    assert moved == [True, True, False, False]
+    given = tagger.predict(sentences, weights=True, em=EMConfig(steps=1, lr=1.0))
+    assert all(not np.allclose(p.weights, p.weights_before, atol=1e-9) for p in given), "a setting that is given wins"
+    assert tagger.em_for("s1", "plain") is None and tagger.em_for("xx", "em-tied") == EMConfig(1, 1.0, tied=True)
+
+
+def test_a_sentence_needs_a_language() -> None:
+    for name in ("zgul", "sft-m"):
+        with pytest.raises(ZgulError, match="a sentence has no language"):
+            small_tagger(name).predict([Sentence(["paki"])])
+
+
+def test_long_sentences_are_cut_and_joined() -> None:
+    tagger = small_tagger("sft-m", double=True)
+    words = [word for s in MADE.sentences("s0", 40) for word in s.words]
+    (prediction,) = tagger.predict([Sentence(words, None, "s0")])
+    assert len(prediction.tags) == len(words)
+    encoded = tagger.pieces.encode([Sentence(words, None, "s0")])
+    assert len(encoded) > 2
+    cuts = np.cumsum(
+        [int(encoded.first[a : a + n].sum()) for a, n in zip(encoded.starts, encoded.lengths, strict=True)]
+    )
+    parts = [Sentence(list(part), None, "s0") for part in np.split(np.array(words), cuts[:-1])]
+    assert [tag for p in tagger.predict(parts) for tag in p.tags] == prediction.tags
+
+
+@pytest.mark.parametrize("view", ["lang2vec", "one-hot"])
+def test_code_switched_words_are_read_in_their_own_language(view: str) -> None:
+    """The global weights of each word are those that a sentence wholly in its language gets."""
+    tagger = small_tagger("zgul" if view == "lang2vec" else "madx-multi", double=True)
+    strategy = "plain" if view == "lang2vec" else "rel"
+    words = MADE.sentences("s0", 3)[2].words
+    codes = [("target", "s1", "s2")[n % 3] for n in range(len(words))]
+    (mixed,) = tagger.predict([Sentence(words, None, "target", codes)], strategy=strategy, weights=True)
+    for code in set(codes):
+        (whole,) = tagger.predict([Sentence(words, None, code)], strategy=strategy, weights=True)
+        for n, own in enumerate(codes):
+            if own == code:
+                np.testing.assert_allclose(mixed.weights[n, -1], whole.weights[n, -1], atol=1e-12)
+    rows = {tuple(row.round(6)) for row in mixed.weights[:, -1]}
+    assert len(rows) == 3, "three languages, three weightings"
+
+
+def test_probabilities_are_those_of_the_chosen_tags() -> None:
+    tagger = small_tagger("sft-m", double=True)
+    sentence = MADE.sentences("s0", 1)[0]
+    encoded = tagger.pieces.encode([sentence], languages=tagger.prepare(["s0"]))
+    batch = encoded.batch(torch.tensor([0]), int(encoded.lengths[0]) + 2)
+    with torch.no_grad():
+        p = tagger.model(batch)[batch.words].softmax(dim=-1)
+    (prediction,) = tagger.predict([sentence])
+    assert prediction.tags == [LABELS[int(best)] for best in p.argmax(dim=-1)]
+    np.testing.assert_allclose(prediction.probabilities, p.amax(dim=-1), atol=1e-6)
+
+
+def test_ner_comes_out_as_valid_iob2() -> None:
+    assert valid_iob2(["I-A", "I-A", "O", "I-B", "B-A", "I-B"]) == ["B-A", "I-A", "O", "B-B", "B-A", "B-B"]
+    labels = ["O", "B-PER", "I-PER", "I-LOC"]
+    tagger = small_tagger("sft-m", task="ner", labels=labels)
+    for prediction in tagger.predict(MADE.sentences("s0", 20)):
+        assert prediction.tags == valid_iob2(prediction.tags)
+
+
+# --- folding, saving, loading
+
+KINDS = {
+    "sft-m": None,
+    "madx-multi": None,
+    "cpg": None,
+    "zgul": None,
+    "zgul-no-l": None,
+    "zgul-no-f": None,
+    "zgul additive": MethodOptions(dropout=0.0, l_scores="additive"),
+    "zgul max": MethodOptions(dropout=0.0, combine="max"),
+    "zgul low-rank": MethodOptions(dropout=0.0, encoder_rank=2),
+    "madx-multi mixed": MethodOptions(dropout=0.0, invertible="mixed"),
+}
+
+
+def results(tagger: Tagger) -> list[tuple[list[str], list[float]]]:
+    sentences = [s for language in ("target", "s1") for s in MADE.sentences(language, 10)]
+    return [(p.tags, p.probabilities.tolist()) for p in tagger.predict(sentences)]
+
+
+def assert_same_results(first: Tagger, second: Tagger, tolerance: float) -> None:
+    for (tags, p), (other_tags, q) in zip(results(first), results(second), strict=True):
+        assert tags == other_tags
+        np.testing.assert_allclose(p, q, atol=tolerance)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_tagger_says_the_same(tmp_path: Path, kind: str, folded: bool) -> None:
+    tagger = small_tagger(kind.split()[0], options=KINDS[kind])
+    tagger.em = {"": EMConfig(steps=2, lr=3.0), "s1": EMConfig(steps=1, lr=1.0)}
+    tagger.about = {"made": "here"}
+    tagger.save_pretrained(tmp_path / "tagger", folded=folded)
+    loaded = Tagger.from_pretrained(tmp_path / "tagger", encoder=encoder())
+    assert (loaded.em, loaded.about, loaded.labels) == (tagger.em, tagger.about, tagger.labels)
+    assert loaded.method == tagger.method and loaded.parts.options == tagger.parts.options
+    is_folded = isinstance(loaded.model.weighting, Folded)
+    assert is_folded == (folded and kind.startswith("zgul") and kind != "zgul max")
+    assert_same_results(tagger, loaded, 1e-4 if folded else 0)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("zgul")])
+def test_folding_in_double_precision_changes_nothing(kind: str) -> None:
+    whole = small_tagger(kind.split()[0], options=KINDS[kind], double=True)
+    folded = small_tagger(kind.split()[0], options=KINDS[kind], double=True).fold()
+    assert not any(weight.requires_grad for weight in folded.model.parameters())
+    rows = whole.prepare(["target"], "plain"), folded.prepare(["target"], "plain")
+    encoded = whole.pieces.encode(MADE.sentences("target", 5), languages=rows[0])
+    batch = encoded.batch(torch.arange(5), int(encoded.lengths.max()) + 2)
+    with torch.no_grad():
+        torch.testing.assert_close(folded.model(batch), whole.model(batch), rtol=0, atol=1e-10)
+
+
+def test_a_folded_tagger_can_be_saved_again(tmp_path: Path) -> None:
+    tagger = small_tagger()
+    tagger.save_pretrained(tmp_path / "whole")
+    Tagger.from_pretrained(tmp_path / "whole", encoder=encoder()).fold().save_pretrained(tmp_path / "folded")
+    assert_same_results(tagger, Tagger.from_pretrained(tmp_path / "folded", encoder=encoder()), 1e-4)
+    little = small_tagger(options=KINDS["zgul low-rank"]).fold()
+    with pytest.raises(ZgulError, match="save the tagger before folding it"):
+        little.save_pretrained(tmp_path / "little")
+    assert not (tmp_path / "little").exists()
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_fewer_bits_are_smaller_and_near(tmp_path: Path, bits: int) -> None:
+    tagger = small_tagger("zgul-no-l")
+    for kept in (32, bits):
+        tagger.save_pretrained(tmp_path / str(kept), bits=kept)
+    sizes = [(tmp_path / str(kept) / "model.safetensors").stat().st_size for kept in (32, bits)]
+    assert sizes[1] < sizes[0] * (0.7 if bits == 16 else 0.6)
+    loaded = Tagger.from_pretrained(tmp_path / str(bits), encoder=encoder())
+    pairs = zip(results(tagger), results(loaded), strict=True)
+    same = [a == b for (tags, _), (other, _) in pairs for a, b in zip(tags, other, strict=True)]
+    assert np.mean(same) > (0.99 if bits == 16 else 0.9)
+
+
+def test_the_encoder_can_be_inside(tmp_path: Path) -> None:
+    tagger = small_tagger("sft-m")
+    tagger.save_pretrained(tmp_path, encoder=True)
+    assert_same_results(tagger, Tagger.from_pretrained(tmp_path), 0)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    small_tagger().save_pretrained(tmp_path / "tagger")
+    return tmp_path / "tagger"
+
+
+def change_config(folder: Path, **values: object) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in (config | values).items() if value is not None}))
+
+
+def change_tensors(folder: Path, change) -> None:
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def refused(folder: Path, match: str, width: int = WIDTH) -> None:
+    with pytest.raises(ZgulError, match=match):
+        Tagger.from_pretrained(folder, encoder=encoder(width))
+
+
+def test_folders_that_are_no_tagger(tmp_path: Path, saved: Path) -> None:
+    refused(tmp_path / "nowhere", "no such folder; a tagger is a folder with config.json")
+    refused(tmp_path, "config.json: no such file")
+    (saved / "model.safetensors").unlink()
+    refused(saved, "model.safetensors: no such file")
+    (saved / "config.json").write_text("{")
+    refused(saved, "is not valid JSON")
+    (saved / "config.json").write_text("[]")
+    refused(saved, "must hold a JSON object")
+
+
+def test_other_formats_and_settings(saved: Path) -> None:
+    change_config(saved, format=99, zgul="9.9")
+    refused(saved, "saved in format 99 by zgul 9.9; this is zgul .* which reads format 1")
+    change_config(saved, format=1, labels=None)
+    refused(saved, "config.json lacks labels")
+    change_config(saved, labels=LABELS, features=None)
+    refused(saved, "config.json lacks features")
+
+
+def test_settings_that_this_version_does_not_know(saved: Path) -> None:
+    options = json.loads((saved / "config.json").read_text())["options"]
+    change_config(saved, options=options | {"magic": 1})
+    refused(saved, "has settings that zgul .* does not know: magic")
+    change_config(saved, options=options, method="zgul-2")
+    refused(saved, "there is no method 'zgul-2'")
+
+
+def test_an_encoder_of_another_size(saved: Path) -> None:
+    refused(saved, "trained on an encoder of 2 layers of width 16; the one given has 2 of width 32", width=32)
+
+
+def test_a_label_set_that_does_not_fit(saved: Path) -> None:
+    change_config(saved, labels=[*LABELS, "X"])
+    refused(saved, "config.json names 10 labels, but its weights were trained for 9")
+
+
+def test_weights_of_another_shape(saved: Path) -> None:
+    change_tensors(saved, lambda tensors: tensors.update({"task.0.down.bias": torch.zeros(2)}))
+    refused(saved, r"task.0.down.bias has shape \[2\], this model needs \[5\]")
+
+
+def test_damaged_weights(saved: Path) -> None:
+    whole = (saved / "model.safetensors").read_bytes()
+    change_tensors(saved, lambda tensors: tensors["head.bias"].fill_(torch.nan))
+    refused(saved, "head.bias holds numbers that are not finite; this file is damaged")
+    for length in (0, 5, 100, len(whole) // 2, len(whole) - 1):
+        (saved / "model.safetensors").write_bytes(whole[:length])
+        refused(saved, "is not a complete safetensors file")
+    (saved / "model.safetensors").write_bytes(whole)
+    change_tensors(saved, lambda tensors: tensors.pop("head.bias"))
+    refused(saved, "does not fit its config.json: 1 tensors missing, 0 unknown .head.bias")
+    (saved / "model.safetensors").write_bytes(whole)
+    change_tensors(saved, lambda tensors: tensors.update({"heads": torch.zeros(1)}))
+    refused(saved, "0 tensors missing, 1 unknown .heads")
+
+
+def test_a_damaged_bank(saved: Path) -> None:
+    (saved / "bank.safetensors").write_bytes(b"nothing")
+    refused(saved, "bank.safetensors is not a complete safetensors file")
