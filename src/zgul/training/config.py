@@ -141,7 +141,7 @@ def _convert(default: Any, value: Any, name: str) -> Any:
             return kind(value)
         except (TypeError, ValueError):
             pass
-    elif isinstance(value, kind):
+    elif kind not in (int, float) and isinstance(value, kind):  # true is not a number
         return value
     kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
     raise ZgulError(f"{name} must be {kinds[kind]}, not {value!r}")

@@ -86,11 +86,11 @@ def training_languages(config: TrainingConfig) -> list[str]:
 
 
 def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:
-    """Fix the label set, in order of name with O first, and which corpus annotates what."""
+    """Fix the label set, O first, then by name (of the entity), and which corpus annotates what."""
     found = {tag for sentence in train for tag in sentence.tags or ()} - set(config.unannotated)
     if not found:
         raise ZgulError("the training data has no labels")
-    labels = sorted(found, key=lambda tag: (tag != "O", tag[2:], tag[:2]))
+    labels = sorted(found, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
     unknown = {tag for sentence in dev for tag in sentence.tags or ()} - found - set(config.unannotated)
     if unknown:
         raise ZgulError(f"the dev data has labels that the training data lacks: {', '.join(sorted(unknown))}")

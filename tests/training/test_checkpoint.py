@@ -1,0 +1,129 @@
+"""Checkpoints: everything comes back, and what is damaged or of another run changes nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from zgul.errors import ZgulError
+from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+
+NAMES = ["0.weight", "0.bias", "1.weight"]  # 1.bias is frozen
+
+
+def net(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model[1].bias.requires_grad_(False)
+    return model
+
+
+def optimizer_of(model: nn.Module, lr: float = 0.1) -> torch.optim.AdamW:
+    return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(5, 3)).square().sum().backward()
+        optimizer.step()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = net(0)
+    optimizer = optimizer_of(model)
+    train(model, optimizer, 3)
+    best = {name: value.detach() + 1 for name, value in model.named_parameters() if name in NAMES}
+    progress = Progress(epoch=1, batch=2, step=3, best_f1=0.1 + 0.2, loss=1 / 3, history=[{"dev_f1": 2 / 3}])
+    save_checkpoint(tmp_path / "c.safetensors", model, NAMES, optimizer, best, progress, "print")
+    return tmp_path / "c.safetensors"
+
+
+def test_a_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    path = tmp_path / "c.safetensors"
+    first = net(0)
+    optimizer = optimizer_of(first)
+    torch.manual_seed(5)
+    train(first, optimizer, 3)
+    save_checkpoint(path, first, NAMES, optimizer, {}, Progress(step=3), "print")
+    train(first, optimizer, 4)
+    second = net(1)
+    other = optimizer_of(second)
+    torch.manual_seed(99)
+    second[1].bias.data = first[1].bias.data.clone()  # frozen: not the checkpoint's business
+    best, progress = load_checkpoint(path, second, NAMES, other, "print")
+    assert best == {} and progress.step == 3
+    train(second, other, 4)
+    for name, value in first.named_parameters():
+        assert torch.equal(value, second.get_parameter(name)), name
+
+
+def test_progress_and_best_weights_come_back_exactly(saved: Path) -> None:
+    model = net(1)
+    best, progress = load_checkpoint(saved, model, NAMES, optimizer_of(model), "print")
+    assert progress == Progress(1, 2, 3, 0.1 + 0.2, loss=1 / 3, history=[{"dev_f1": 2 / 3}])
+    assert set(best) == set(NAMES)
+    for name in NAMES:
+        assert torch.equal(best[name], model.get_parameter(name) + 1)
+
+
+def test_the_optimizer_keeps_its_own_learning_rate_object(saved: Path) -> None:
+    """On a GPU the rate is a tensor that captured graphs read: a copy in its place would never change again."""
+    model = net(1)
+    rate = torch.tensor(0.1)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, foreach=False)
+    load_checkpoint(saved, model, NAMES, optimizer, "print")
+    assert optimizer.param_groups[0]["lr"] is rate
+
+
+def refused(path: Path, match: str, fingerprint: str = "print") -> None:
+    model = net(1)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    state = torch.get_rng_state()
+    with pytest.raises(ZgulError, match=match):
+        load_checkpoint(path, model, NAMES, optimizer_of(model), fingerprint)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.named_parameters()), "nothing has changed"
+
+
+def test_another_runs_checkpoint(saved: Path) -> None:
+    refused(saved, "belongs to a run with another configuration; use another --output", "another")
+
+
+def test_damaged_checkpoints(saved: Path) -> None:
+    whole = saved.read_bytes()
+    with safe_open(saved, "pt") as file:
+        notes = file.metadata()
+    tensors = load_file(saved)
+
+    def rewrite(metadata: dict[str, str] = notes, **changed: torch.Tensor) -> None:
+        save_file(tensors | changed, saved, metadata=metadata)
+
+    for length in (0, 8, len(whole) // 2, len(whole) - 1):
+        saved.write_bytes(whole[:length])
+        refused(saved, "is not a complete safetensors file")
+    rewrite(**{"model.0.bias": torch.full((4,), torch.nan)})
+    refused(saved, "model.0.bias holds numbers that are not finite")
+    rewrite(**{"model.0.bias": torch.zeros(3)})
+    refused(saved, "is damaged: model.0.bias is missing or has another shape; start anew without --resume")
+    save_file({key: value for key, value in tensors.items() if key != "random.cpu"}, saved, metadata=notes)
+    refused(saved, "random.cpu is missing")
+    rewrite({"fingerprint": "print"})
+    refused(saved, "does not say how far the run was")
+    saved.unlink()
+    refused(saved, "no such file")
+
+
+def test_a_checkpoint_is_never_half_written(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = saved.read_bytes()
+    model = net(0)
+    monkeypatch.setattr("safetensors.torch.save", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        save_checkpoint(saved, model, NAMES, optimizer_of(model), {}, Progress(), "print")
+    assert saved.read_bytes() == whole and list(saved.parent.iterdir()) == [saved]
+    assert json.loads(json.dumps(vars(Progress())))["best_f1"] == -1.0
