@@ -25,7 +25,7 @@ from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.data import LabelledData
 from zgul.training.interrupt import deferred_interrupt
-from zgul.training.stepper import Stepper, autocast
+from zgul.training.stepper import Stepper, autocast, half_frozen
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
@@ -82,7 +82,11 @@ class Trainer:
                 self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
             )
         started = time.monotonic()
-        with ThreadPoolExecutor(1) as background, deferred_interrupt(self.checkpoint is not None) as interrupt:
+        with (
+            ThreadPoolExecutor(1) as background,
+            deferred_interrupt(self.checkpoint is not None) as interrupt,
+            half_frozen(self.tagger.model, self.device, self.config.precision),
+        ):
             prepared = background.submit(self._epoch, self.progress.epoch)
             while self.progress.epoch < self.config.rounds and not self._stale():
                 epoch = prepared.result().to(self.device)
@@ -197,7 +201,8 @@ class Trainer:
         for index in rng.permutation(len(batches)):
             rows = batches[index]
             longest = int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP)
-            yield torch.from_numpy(np.pad(rows, (0, size - len(rows)), constant_values=-1)), longest
+            fill = size - len(rows) if self.device.type == "cuda" else 0  # graphs want one shape
+            yield torch.from_numpy(np.pad(rows, (0, fill), constant_values=-1)), longest
 
     def _lr(self, step: int) -> float:
         """Linear warm-up, linear decay."""
