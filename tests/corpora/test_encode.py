@@ -157,7 +157,9 @@ def test_replaced_words_keep_labels_and_languages() -> None:
     assert encoded.languages.tolist() == [1] * 4
 
 
-@pytest.mark.parametrize("sentence", [Sentence(["pa"], None, "z"), Sentence(["pa"]), Sentence(["pa"], None, "x", ["z"])])
+@pytest.mark.parametrize(
+    "sentence", [Sentence(["pa"], None, "z"), Sentence(["pa"]), Sentence(["pa"], None, "x", ["z"])]
+)
 def test_languages_that_the_model_was_not_told_of(sentence: Sentence) -> None:
     with pytest.raises(ZgulError, match="it knows: x, y"):
         piece_encoder().encode([sentence], languages=LANGUAGES)
