@@ -103,3 +103,12 @@ def test_corpora_are_read_by_group_task_and_language(tmp_path: Path) -> None:
     assert len(data.dev) == 6
     with pytest.raises(ZgulError, match="--data DIR"):
         load_labelled(TrainingConfig(sources=("en",)))
+
+
+def test_an_untrained_head_says_how_often_each_label_is() -> None:
+    data = labelled_data([sentence("O O O B-PER"), sentence("O O O O", "sw")], [], TrainingConfig())
+    shares = data.label_shares()
+    assert dict(zip(data.labels, shares.tolist(), strict=True)) == {"O": 7 / 8, "B-PER": 1 / 8}
+    model = small_tagger(labels=data.labels, task="ner").model
+    model.start_at(shares)
+    torch.testing.assert_close(model.head.bias.softmax(dim=0), shares)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from zgul.adapters.bank import Bank
@@ -80,6 +81,15 @@ class Model(nn.Module):
         self.head = nn.Linear(encoder.width, len(labels))
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
+
+    @torch.no_grad()
+    def start_at(self, shares: Tensor) -> None:
+        """Let an untrained head say how often each label is [C] instead of learning it.
+
+        Where one label is nearly everywhere (O in tweets), learning that first drives all tokens of a frozen encoder
+        into one point, from which no adapter comes back.
+        """
+        self.head.bias.copy_(shares.clamp(min=1e-4).log())
 
     def forward(self, batch: Batch, choose: Choose = softmax_scores, prefix: Prefix | None = None) -> Tensor:
         """Label scores [B, T, C]; meaningful at the first piece of each word."""

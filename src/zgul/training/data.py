@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,12 @@ class LabelledData:
         return pieces.encode(
             self.train, labels=self._index(), languages=rows, corpus=self._corpora(self.train), words=words
         )
+
+    def label_shares(self) -> Tensor:
+        """How often each label stands in the training data [C], as shares."""
+        counts = Counter(tag for sentence in self.train for tag in sentence.tags or ())
+        found = torch.tensor([float(counts[label]) for label in self.labels])
+        return found / found.sum()
 
     def _noiser(self) -> CharacterNoise:
         return CharacterNoise(

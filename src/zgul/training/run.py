@@ -92,6 +92,7 @@ def train(
     has_em = any(map(method(config.method).uses_em, method(config.method).strategies))
     judges = find_judges(config) if has_em and config.em_sentences else None  # what is missing shows before training
     tagger = untrained(config, data.labels).to(find_device(config.device))
+    tagger.model.start_at(data.label_shares())
     trainer = Trainer(tagger, data, config, folder)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
