@@ -181,3 +181,14 @@ def test_names_that_are_nowhere(tmp_path, environment):
     message = load_in_new_process("acme/typo", tmp_path, **environment)
     assert message.startswith("No encoder called 'acme/typo'. Tried: a folder of that name")
     assert "HF_HUB_OFFLINE" in message and "spelling" in message
+
+
+def test_loading_prints_nothing_and_leaves_the_settings_of_transformers(tmp_path, capfd):
+    from transformers.utils import logging
+
+    save_bert(tmp_path / "bert")  # with a masked-LM head, which is left out
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    capfd.readouterr()
+    encoders.load(tmp_path / "bert")
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before

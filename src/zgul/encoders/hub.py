@@ -6,6 +6,8 @@ Code that comes with a model is never run, and weights are read as safetensors o
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +75,17 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
     if not tokenizer.is_fast:
         raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
     try:
-        model, loaded = AutoModel.from_pretrained(
-            source,
-            config=config,
-            add_pooling_layer=False,
-            attn_implementation="sdpa",
-            dtype=torch.float32,
-            weights_only=True,
-            output_loading_info=True,
-            **options,
-        )
+        with _quiet(bars=not local_files_only):  # a download shows how far it is
+            model, loaded = AutoModel.from_pretrained(
+                source,
+                config=config,
+                add_pooling_layer=False,
+                attn_implementation="sdpa",
+                dtype=torch.float32,
+                weights_only=True,
+                output_loading_info=True,
+                **options,
+            )
     except pickle.UnpicklingError as error:
         raise ZgulError(
             f"{source}: the weights are a pickle that holds more than numbers, and loading it could run code. "
@@ -91,6 +94,23 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
     if loaded["missing_keys"]:  # they would be random numbers
         raise ZgulError(f"{source}: the weights lack {len(loaded['missing_keys'])} tensors of its config.json.")
     return model, tokenizer
+
+
+@contextmanager
+def _quiet(*, bars: bool) -> Iterator[None]:
+    """Without transformers' report on tensors that are left out on purpose and, unless ``bars``, without its bars."""
+    from transformers.utils import logging
+
+    verbosity, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _not_supported(source: str, found: str) -> ZgulError:
