@@ -168,3 +168,18 @@ def test_no_step_is_the_model_itself_for_madx(invertible: str, strategy: str) ->
 def test_settings_that_make_no_sense(wrong: dict) -> None:
     with pytest.raises(ZgulError, match=r"EM (needs|starts)"):
         EMConfig(**wrong)
+
+
+def test_certain_sentences_can_be_left_as_they_are(tagger, batch) -> None:
+    plain = minimise_entropy(tagger.model, batch, EMConfig(steps=0))
+    moved = minimise_entropy(tagger.model, batch, EMConfig(steps=3, lr=20.0))
+    entropy = plain.entropy[0][:4]
+    between = float(entropy.sort().values[1:3].mean())
+    some = minimise_entropy(tagger.model, batch, EMConfig(steps=3, lr=20.0, skip_below=between))
+    for row in range(4):
+        expected = moved if entropy[row] >= between else plain
+        torch.testing.assert_close(some.logits[row], expected.logits[row], rtol=0, atol=1e-12)
+        torch.testing.assert_close(some.after[:, row], expected.after[:, row], rtol=0, atol=1e-12)
+    torch.testing.assert_close(some.before, plain.before)
+    none = minimise_entropy(tagger.model, batch, EMConfig(steps=3, lr=20.0, skip_below=100.0))
+    assert torch.equal(none.logits, plain.logits) and torch.equal(none.after, plain.after)
