@@ -1,6 +1,6 @@
 """What every call pays before it does anything: ``import zgul`` and ``zgul --help`` stay quick, without torch.
 
-What is promised is 0.3 s and 0.5 s on a quiet machine. Tests run on busy ones, so they count CPU seconds and leave room.
+Promised are 0.3 s and 0.5 s on a quiet machine. Tests run on busy ones, so they count CPU seconds and leave room.
 """
 
 import os
