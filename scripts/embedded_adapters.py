@@ -1,8 +1,8 @@
 """Train the language adapters that ship with the package, on a GPU machine, and measure them.
 
-    python scripts/embedded_adapters.py --text DIR --output DIR [--encoder embedded] [--variant shared]
+    python scripts/embedded_adapters.py --data DIR --output DIR [--encoder embedded] [--variants mixed]
 
-DIR holds LANG.KIND.txt[.xz]. Steps: one masked-LM head on all source text; one adapter shared by all sources;
+DIR/text holds LANG.KIND.txt[.xz]. Steps: one masked-LM head on all source text; one adapter shared by all sources;
 then the source adapters, all in one batch. `zero` skips the shared start, `mixed` trains them partly in mixture.
 Writes adapters-VARIANT.safetensors (8-bit) and adapters.json (masked accuracy and perplexity on held-out text).
 """
@@ -10,9 +10,7 @@ Writes adapters-VARIANT.safetensors (8-bit) and adapters.json (masked accuracy a
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -26,45 +24,60 @@ from zgul.corpora import load_text
 from zgul.corpora.encode import PieceEncoder
 from zgul.encoders import Encoder
 from zgul.languages import SOURCES
-from zgul.tensors import save_tensors
+from zgul.tensors import save_tensors, write_json
 
 HELD_OUT = 40  # every 40th line is never trained on
+MEASURED = 200  # blocks of 128 pieces that masked accuracy and perplexity are measured on
+TARGET_WORDS = 40_000  # of each of a target's files, which are only measured on
 VARIANTS = ("zero", "shared", "mixed")
 
 
-def lines_of(folder: Path, language: str, held_out: bool | None) -> Iterator[str]:
-    """The lines of a language that are trained on, or the others; None gives all."""
-    for index, line in enumerate(load_text(folder, language)):
-        if held_out is None or (index % HELD_OUT == 0) == held_out:
-            yield line
+def sampled(folder: Path, language: str, words: int) -> list[str]:
+    """Lines taken evenly from each file of a language, about this many words of a file."""
+    kept: list[str] = []
+    for kind in sorted({path.name.split(".")[1] for path in (folder / "text").glob(f"{language}.*")}):
+        lines = list(load_text(folder, language, (kind,)))
+        step = max(1.0, sum(line.count(" ") + 1 for line in lines) / words)
+        kept += [line for index, line in enumerate(lines) if (index + 1) // step > index // step]
+    return kept
 
 
-def blocks_of(job: tuple[str, Path, str, bool]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Training and held-out blocks of one language."""
-    encoder, folder, language, source = job
-    torch.set_num_threads(1)
+def blocks_of(job: tuple[str, Path, str, bool, int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Training and held-out blocks of one language; of a target everything is held out."""
+    encoder, folder, language, source, words = job
     _, tokenizer = encoders.load(encoder)
     pieces = PieceEncoder(tokenizer, 512)
+    lines = sampled(folder, language, words if source else TARGET_WORDS)
     if not source:
-        return torch.zeros(0, 128, dtype=torch.int32), pack(pieces, lines_of(folder, language, None))[:200]
-    return pack(pieces, lines_of(folder, language, False)), pack(pieces, lines_of(folder, language, True))[:200]
+        return torch.zeros(0, 128, dtype=torch.int32), pack(pieces, lines)[:MEASURED]
+    trained = [line for index, line in enumerate(lines) if index % HELD_OUT]
+    return pack(pieces, trained), pack(pieces, lines[::HELD_OUT])[:MEASURED]
 
 
-def main() -> None:
+def all_blocks(jobs: list[tuple[str, Path, str, bool, int]], workers: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The blocks of every language, read by this many processes (0: this one)."""
+    if workers == 0:
+        return [blocks_of(job) for job in jobs]
+    with ProcessPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(pool.map(blocks_of, jobs))
+
+
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds text/")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--encoder", default="embedded")
-    parser.add_argument("--variants", nargs="+", default=["shared"], choices=VARIANTS)
+    parser.add_argument("--variants", nargs="+", default=["mixed"], choices=VARIANTS)
     parser.add_argument("--size", type=int, default=96, help="bottleneck")
     parser.add_argument("--blocks", type=int, default=24, help="blocks of each language in a step")
-    parser.add_argument("--head-steps", type=int, default=800)
-    parser.add_argument("--shared-steps", type=int, default=1500)
-    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--head-steps", type=int, default=700)
+    parser.add_argument("--shared-steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--sources", nargs="+", default=list(SOURCES))
-    parser.add_argument("--workers", type=int, default=12)
-    told = parser.parse_args()
+    parser.add_argument("--words", type=int, default=900_000, help="at most so many words of each file")
+    parser.add_argument("--workers", type=int, default=12, help="processes that read the text")
+    told = parser.parse_args(arguments)
     told.output.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
@@ -76,9 +89,8 @@ def main() -> None:
     languages = sorted({path.name.split(".")[0] for path in (told.data / "text").iterdir()})
     sources = told.sources
     targets = [language for language in languages if language not in sources]
-    jobs = [(told.encoder, told.data, language, language in sources) for language in sources + targets]
-    with ProcessPoolExecutor(told.workers) as pool:
-        packed = dict(zip(sources + targets, pool.map(blocks_of, jobs), strict=True))
+    jobs = [(told.encoder, told.data, language, language in sources, told.words) for language in sources + targets]
+    packed = dict(zip(sources + targets, all_blocks(jobs, told.workers), strict=True))
     say("blocks: " + ", ".join(f"{name} {len(train)}+{len(test)}" for name, (train, test) in packed.items()))
 
     model, tokenizer = encoders.load(told.encoder)
@@ -87,7 +99,8 @@ def main() -> None:
     encoder.set_dropout(0.0)
     pieces = PieceEncoder(tokenizer, 512)
     training = [packed[source][0] for source in sources]
-    report: dict[str, object] = {"sources": sources, "arguments": {k: str(v) for k, v in vars(told).items()}}
+    settings = {k: v for k, v in vars(told).items() if k not in ("data", "output", "encoder", "sources", "workers")}
+    report: dict[str, object] = {"sources": sources, "arguments": settings, "vocabulary": len(tokenizer)}
 
     def config(steps: int, lr: float, blocks: int, mix: float = 0.0) -> MLMConfig:
         return MLMConfig(steps=steps, blocks=blocks, lr=lr, mix=mix)
@@ -140,7 +153,7 @@ def main() -> None:
         say(f"measuring: {variant}")
         results[variant] = measure(encoder, head, pieces, load_adapters(path), shared, packed, device)
         report["results"] = results
-        (told.output / "adapters.json").write_text(json.dumps(report, indent=1))
+        write_json(told.output / "adapters.json", report)
     say("done")
 
 

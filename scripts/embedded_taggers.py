@@ -4,9 +4,9 @@
 
 A plan is a list of runs: {"name", "config" (as zgul.training), "adapters" (file), "test": [[language, split], ...],
 "strategies": [...], "em": true, "save": true}. Each run appends one line to OUTPUT/results.jsonl when it is done, so a
-stopped job counts for what it finished. Left-out sources are scored as they are, with character noise ("noised") and
-under regular letter changes ("shifted"): two stand-ins for a related language that the encoder has never seen, made
-without any target data.
+stopped job counts for what it finished; what is saved goes to OUTPUT/taggers, 8-bit and folded. Left-out sources are
+scored as they are, with character noise ("noised") and under regular letter changes ("shifted"): two stand-ins for a
+related language that the encoder has never seen, made without any target data.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import time
 import traceback
 from dataclasses import replace
@@ -28,6 +29,7 @@ from zgul import corpora, encoders
 from zgul.adapters.storage import load_adapters
 from zgul.corpora import Sentence
 from zgul.evaluation import scores
+from zgul.files import atomic_write
 from zgul.languages import GROUPS
 from zgul.methods.tagger import Tagger
 from zgul.training.config import TrainingConfig
@@ -108,14 +110,12 @@ def run(spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
         tagger.em |= settings
     result["f1"] = score(tagger, spec, told.data)
     if spec.get("save"):
-        folder = told.output.parent / "taggers" / spec["name"]
-        tagger.encoder_name = "embedded"
+        folder = told.output / "taggers" / spec["name"]
+        tagger.encoder_name = shipped_name(told.encoder)
         tagger.about = {"training": config.to_dict() | {"data": ""}, "history": history, "em": result.get("em")}
         tagger.save_pretrained(folder, bits=8, folded=True, bank=False)
-        (folder / "model.safetensors").replace(told.output / f"{spec['name']}.safetensors")
-        result["saved"] = json.loads((folder / "config.json").read_text())
-        (folder / "model.safetensors").symlink_to(told.output / f"{spec['name']}.safetensors")
-        result["f1_8bit"] = score(reload(folder, tagger, told.encoder), spec, told.data)
+        reloaded = load_saved(folder, told.adapters / spec["adapters"], told.encoder, tagger.device)
+        result["f1_8bit"] = score(reloaded, spec, told.data)
     result["test_seconds"] = round(time.monotonic() - trained, 1)
     return result
 
@@ -135,55 +135,67 @@ def score(tagger: Tagger, spec: dict[str, Any], data: Path) -> dict[str, float]:
     return found
 
 
-def reload(folder: Path, tagger: Tagger, encoder: str) -> Tagger:
-    """The tagger as it was saved, on the same language adapters."""
-    with mock.patch("zgul.methods.tagger._load_bank", lambda *_: tagger.parts.adapters):
-        return Tagger.from_pretrained(folder, encoder=encoder, device=tagger.device)
+def shipped_name(encoder: str) -> str:
+    """What a saved tagger calls its encoder: a pruned copy of the embedded one is the embedded one."""
+    return "embedded" if encoder.endswith(".q4.safetensors") else encoder
+
+
+def load_saved(folder: Path, adapters: Path, encoder: str, device: torch.device | str = "cpu") -> Tagger:
+    """A tagger saved in RUN/taggers, on the language adapters it was trained with, which join it there."""
+    beside = folder.parent / "adapters.safetensors"
+    if not beside.exists():
+        with atomic_write(beside, "wb") as file:  # runs finish side by side
+            file.write(adapters.read_bytes())
+    with mock.patch.dict(os.environ, ZGUL_TAGGERS=str(folder.parent)):
+        return Tagger.from_pretrained(folder, encoder=encoder, device=device)
 
 
 def worker(queue: Any, told: argparse.Namespace, lock: Any) -> None:
     """Take runs from the queue until there are none."""
     torch.set_num_threads(2)
     torch.set_float32_matmul_precision("high")
-    while True:
-        spec = queue.get()
-        if spec is None:
-            return
+    while (spec := queue.get()) is not None:
         try:
             result = run(spec, told)
         except Exception as error:  # a failed run is recorded and does not stop the others
-            result = {
-                "name": spec["name"],
-                "error": f"{type(error).__name__}: {error}",
-                "trace": traceback.format_exc(),
-            }
-        with lock, (told.output / "results.jsonl").open("a") as file:
-            file.write(json.dumps(result) + "\n")
+            traceback.print_exc()
+            result = {"name": spec["name"], "error": f"{type(error).__name__}: {error}"}
+        with lock:
+            record(told.output, result)
         short = {k: result[k] for k in ("name", "load_seconds", "train_seconds", "test_seconds", "f1") if k in result}
         print(json.dumps(short | {"dev": result.get("dev_f1", [0])[-1:], "error": result.get("error")}), flush=True)
         torch.cuda.empty_cache() if torch.cuda.is_available() else None
 
 
-def main() -> None:
+def record(output: Path, result: dict[str, Any]) -> None:
+    """Add a finished run to the results."""
+    with (output / "results.jsonl").open("a") as file:
+        file.write(json.dumps(result) + "\n")
+
+
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--encoder", default="embedded")
     parser.add_argument("--adapters", type=Path, default=Path(), help="folder of the adapter files that runs name")
-    parser.add_argument("--jobs", type=int, default=4)
-    told = parser.parse_args()
+    parser.add_argument("--jobs", type=int, default=4, help="processes that train side by side (0: this one)")
+    told = parser.parse_args(arguments)
     told.output.mkdir(parents=True, exist_ok=True)
+    plan = json.loads(told.plan.read_text())
+    if told.jobs == 0:
+        for spec in plan:
+            record(told.output, run(spec, told))
+        return
     encoders.load(told.encoder)  # once, so that the workers find what it may cache
     context = multiprocessing.get_context("spawn")
     queue, lock = context.Queue(), context.Lock()
     workers = [context.Process(target=worker, args=(queue, told, lock)) for _ in range(told.jobs)]
     for process in workers:
         process.start()
-    for spec in json.loads(told.plan.read_text()):
+    for spec in [*plan, *[None] * len(workers)]:
         queue.put(spec)
-    for _ in workers:
-        queue.put(None)
     for process in workers:
         process.join()
 

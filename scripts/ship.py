@@ -1,9 +1,9 @@
-"""Put trained taggers and adapters into the package.
+"""Put trained taggers and language adapters into the package.
 
-    python scripts/ship.py RUN_DIR --adapters FILE
+    python scripts/ship.py RUN --adapters FILE
 
-RUN_DIR is the output of embedded_taggers.py: results.jsonl, which holds each saved tagger's configuration, and the
-weights beside it. EM that did not help on the source dev set it was chosen on is switched off for that target.
+RUN holds what embedded_taggers.py and continue_tagger.py wrote: results.jsonl and taggers/. EM that did not help on the
+source dev set it was chosen on is switched off for that target. Refuses files over 16 MB, and over 64 MB in all.
 """
 
 from __future__ import annotations
@@ -11,33 +11,48 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
-from zgul.tensors import write_json
+from zgul.tensors import read_json, write_json
 
 SHIPPED = Path(__file__).resolve().parents[1] / "src" / "zgul" / "tagging" / "shipped"
+MOST, MOST_IN_ALL = 16_000_000, 64_000_000  # bytes
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--adapters", type=Path)
+    parser.add_argument("--adapters", type=Path, help="language adapters to ship with them")
     parser.add_argument("--to", type=Path, default=SHIPPED)
-    told = parser.parse_args()
+    told = parser.parse_args(arguments)
     told.to.mkdir(parents=True, exist_ok=True)
     if told.adapters:
         shutil.copyfile(told.adapters, told.to / "adapters.safetensors")
-    for line in (told.run / "results.jsonl").read_text().splitlines():
-        result = json.loads(line)
-        if "saved" in result:
-            ship(result, told.run / f"{result['name']}.safetensors", told.to / result["name"])
+    for result in results(told.run / "results.jsonl").values():
+        folder = told.run / "taggers" / result["name"]
+        if folder.is_dir():
+            ship(result, folder, told.to / result["name"])
+    sizes = {path: path.stat().st_size for path in told.to.rglob("*.safetensors")}
+    if too_large := [str(path) for path, size in sizes.items() if size > MOST]:
+        sys.exit(f"over {MOST / 1e6:.0f} MB: {', '.join(too_large)}")
+    print(f"{sum(sizes.values()) / 1e6:.1f} MB in all")
+    if sum(sizes.values()) > MOST_IN_ALL:
+        sys.exit(f"over {MOST_IN_ALL / 1e6:.0f} MB in all")
 
 
-def ship(result: dict, weights: Path, folder: Path) -> None:
+def results(path: Path) -> dict[str, dict[str, Any]]:
+    """The runs of a results file by name; of runs of one name the last that succeeded."""
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    return {run["name"]: run for run in runs if "error" not in run}
+
+
+def ship(result: dict[str, Any], trained: Path, folder: Path) -> None:
     """One tagger's folder."""
-    folder.mkdir(exist_ok=True)
-    config = result["saved"]
-    chosen = (result.get("em") or {}).get("targets", {})
+    folder.mkdir(parents=True, exist_ok=True)
+    config: dict[str, Any] = read_json(trained / "config.json")
+    chosen = (config["about"].get("em") or {}).get("targets", {})
     for target, setting in config["em"].items():
         if chosen[target]["f1"] <= chosen[target]["f1_without_em"]:
             setting["steps"] = 0
@@ -45,8 +60,8 @@ def ship(result: dict, weights: Path, folder: Path) -> None:
         config["strategy"] = "plain"
     config["about"]["scores"] = {"full": result["f1"], "8-bit": result["f1_8bit"]}
     write_json(folder / "config.json", config)
-    shutil.copyfile(weights, folder / "model.safetensors")
-    print(f"{folder.name}: {weights.stat().st_size / 1e6:.1f} MB, EM {config['em']}")
+    shutil.copyfile(trained / "model.safetensors", folder / "model.safetensors")
+    print(f"{folder.name}: {(folder / 'model.safetensors').stat().st_size / 1e6:.1f} MB, EM {config['em']}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""F1 of the shipped taggers on the paper's 15 test files, beside the paper's ZGUL: ``make scores``.
+
+    python scripts/scores.py [--data ../shared/data] [--languages fo gsw] [--output docs/results/embedded]
+
+Every file is scored by ``zgul evaluate`` itself, on the CPU. Writes scores.json and scores.md into the output folder
+when all 15 were scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from rich.console import Console
+
+from zgul.errors import ZgulError
+from zgul.files import atomic_write
+from zgul.languages import GROUPS, TARGETS, find
+from zgul.tagging import shipped
+from zgul.tensors import write_json
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results" / "embedded"
+PAPER = {  # ZGUL in the paper's two main tables
+    "fo": 76.9, "got": 20.2, "gsw": 64.8, "qpm": 50.7, "hsb": 76.8, "orv": 63.0, "cu": 34.4,
+    "ha": 53.6, "ig": 56.8, "rw": 56.2, "lg": 54.2, "luo": 40.2, "pcm": 66.5, "as": 74.4, "bho": 64.1,
+}  # fmt: skip
+PAPER_AVERAGES = {"germanic": 54.0, "slavic": 56.2, "african": 54.6, "indo-aryan": 69.3}
+GOALS = {"germanic": 59.0, "slavic": 60.5, "african": 60.0, "indo-aryan": 68.0}  # of the shipped taggers
+GROUP_OF = {target: group for group in GROUPS.values() for target in group.targets}
+
+
+def evaluate(language: str, task: str, data: Path) -> dict[str, Any]:
+    """What ``zgul evaluate --json`` prints."""
+    from zgul.cli.evaluate import evaluate as command
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        command(lang=language, data=data, task=task, as_json=True)
+    result: dict[str, Any] = json.loads(printed.getvalue())
+    return result
+
+
+def summary(found: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """Rows of the table: the languages of each group, and its average once all are there."""
+    rows = []
+    for group in GROUPS.values():
+        scored = [target for target in group.targets if target in found]
+        for target in scored:
+            result = found[target]
+            steps = (result["em"] or {}).get("steps", 0)
+            f1 = [f"{result['f1']:.1f}", f"{PAPER[target]:.1f}", ""]
+            rows.append([str(find(target)), result["model"], str(steps or "–"), str(result["sentences"]), *f1])
+        if len(scored) == len(group.targets):
+            average = mean(found[target]["f1"] for target in scored)
+            goal = f"{GOALS[group.name]:g}: {'reached' if average >= GOALS[group.name] else 'missed'}"
+            averages = [f"{average:.1f}", f"{PAPER_AVERAGES[group.name]:.1f}", goal]
+            rows.append([f"**{group.name}**", "", "", "", *averages])
+    return rows
+
+
+HEADS = ["language", "tagger", "EM steps", "sentences", "F1", "the paper's ZGUL", "goal"]
+
+
+def markdown(heads: list[str], rows: list[list[str]], words: int = 1) -> str:
+    """A table; all columns but the first ``words`` are figures."""
+    rule = ["---"] * words + ["---:"] * (len(heads) - words)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows]) + "\n"
+
+
+def commit() -> str:
+    """The commit of the checkout, if it is one."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
+
+
+def check(data: Path, languages: list[str]) -> None:
+    """Say at once, and not after minutes, what is missing."""
+    if not data.is_dir():
+        raise ZgulError(
+            f"{data}: no such folder. make scores needs the paper's test files as DIR/pos/fo/test.tsv.xz and so on: "
+            "make scores DATA=DIR (zgul data list says where they come from)."
+        )
+    needed = {shipped.serving(language, GROUP_OF[language].task).name for language in languages}
+    if missing := sorted(needed - set(shipped.names())):
+        raise ZgulError(f"not in {shipped.folder()}: {', '.join(missing)}")
+    for language in languages:
+        task = GROUP_OF[language].task
+        if not list((data / task / language).glob("test.*")):
+            raise ZgulError(f"{data / task / language} has no test file")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--languages", nargs="+", default=list(TARGETS), choices=TARGETS, metavar="LANG")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    told = parser.parse_args(arguments)
+    screen = Console(highlight=False)
+    check(told.data, told.languages)
+    started = time.monotonic()
+    found: dict[str, dict[str, Any]] = {}
+    for number, language in enumerate(told.languages, start=1):
+        result = found[language] = evaluate(language, GROUP_OF[language].task, told.data)
+        screen.print(
+            f"[{number:2}/{len(told.languages)}] {find(language)!s:28} {result['model']:15} F1 {result['f1']:5.1f}"
+            f"   the paper's ZGUL {PAPER[language]:5.1f}   {result['seconds']:6.1f} s",
+            soft_wrap=True,
+        )
+    seconds = time.monotonic() - started
+    table = markdown(HEADS, summary(found), words=2)
+    print(f"\n{table}\n{seconds:.0f} seconds")
+    if set(found) == set(TARGETS):
+        import torch
+
+        about = {
+            "commit": commit(), "seconds": round(seconds), "threads": torch.get_num_threads(),
+            "torch": torch.__version__, "machine": platform.machine(),
+        }  # fmt: skip
+        write_json(told.output / "scores.json", about | {"scores": found})
+        with atomic_write(told.output / "scores.md") as file:
+            file.write(f"{table}\nBy `make scores` at commit {about['commit']}, shipped weights, CPU ")
+            file.write(f"({about['threads']} threads, {about['seconds']} seconds).\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ZgulError as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,87 @@
+"""The tables of the docs are what the recorded results say."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from zgul.languages import GROUPS, SOURCES
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import cards
+import scores
+
+
+@pytest.fixture(scope="module")
+def recorded() -> cards.Recorded:
+    return cards.Recorded(cards.RESULTS)
+
+
+@pytest.mark.parametrize("page", ["adapters.md", "taggers.md"])
+def test_pages_are_as_the_script_writes_them(page: str, recorded: cards.Recorded) -> None:
+    shipped = cards.read_cards(cards.SHIPPED)
+    if not shipped:
+        pytest.skip("the weights are not in this checkout")
+    text = (scores.ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert text.count("<!-- cards: ") >= 4
+    assert cards.fill(text, cards.blocks(shipped, recorded)) == text
+
+
+@pytest.mark.parametrize("variant", ["shared", "mixed"])
+def test_the_own_adapter_wins_for_every_source(variant: str, recorded: cards.Recorded) -> None:
+    table = recorded.adapters["results"][variant]
+    for source in SOURCES:
+        accuracy, perplexity = table[source].pop(source)
+        assert accuracy > max(other[0] for other in table[source].values())
+        assert perplexity < min(other[1] for other in table[source].values())
+        table[source][source] = [accuracy, perplexity]
+
+
+def test_faroese_reads_best_under_icelandic_and_assamese_under_bengali(recorded: cards.Recorded) -> None:
+    table = recorded.adapters["results"]["mixed"]
+    for target, source in (("fo", "is"), ("as", "bn"), ("gsw", "de"), ("hsb", "cs"), ("orv", "ru"), ("rw", "sw")):
+        assert max(SOURCES, key=lambda code, target=target: table[target][code][0]) == source
+
+
+def test_no_place_of_a_machine_is_recorded() -> None:
+    for path in cards.RESULTS.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert "/root" not in text
+        assert "/home" not in text
+
+
+def test_averages_are_those_of_the_paper() -> None:
+    for group in GROUPS.values():
+        own = sum(scores.PAPER[target] for target in group.targets) / len(group.targets)
+        assert own == pytest.approx(scores.PAPER_AVERAGES[group.name], abs=0.06)
+
+
+def test_scores_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(scores.ZgulError, match=r"no such folder.*make scores DATA=DIR"):
+        scores.check(tmp_path / "nowhere", ["fo"])
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))
+    with pytest.raises(scores.ZgulError, match="germanic-pos"):
+        scores.check(tmp_path, ["fo"])
+    (tmp_path / "germanic-pos").mkdir()
+    (tmp_path / "germanic-pos" / "config.json").write_text("{}")
+    with pytest.raises(scores.ZgulError, match="has no test file"):
+        scores.check(tmp_path, ["fo"])
+
+
+def test_the_table_of_scores_averages_whole_groups() -> None:
+    def result(f1: float, steps: int = 0) -> dict[str, object]:
+        return {"f1": f1, "model": "a-tagger", "em": {"steps": steps}, "sentences": 10}
+
+    rows = scores.summary({"as": result(70.0, 10), "bho": result(67.0), "fo": result(80.0)})
+    assert [row[0] for row in rows] == ["Faroese (fo)", "Assamese (as)", "Bhojpuri (bho)", "**indo-aryan**"]
+    assert rows[1][2] == "10"
+    assert rows[2][2] == "–"
+    assert rows[3][4:] == ["68.5", "69.3", "68: reached"]
+
+
+def test_scores_are_recorded_for_all_test_files() -> None:
+    path = cards.RESULTS / "scores.json"
+    if not path.is_file():
+        pytest.skip("make scores has not been run yet")
+    assert set(json.loads(path.read_text())["scores"]) == set(scores.PAPER)
