@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from standin import stand_in_taggers, words
+from zgul.corpora import columns
 from zgul.languages import GROUPS, SOURCES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
@@ -85,3 +87,19 @@ def test_scores_are_recorded_for_all_test_files() -> None:
     if not path.is_file():
         pytest.skip("make scores has not been run yet")
     assert set(json.loads(path.read_text())["scores"]) == set(scores.PAPER)
+
+
+def test_scores_are_printed_beside_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ZGUL_TAGGERS", str(stand_in_taggers(tmp_path, ("germanic-pos",))))
+    for language in ("got", "gsw"):
+        path = tmp_path / "pos" / language / "test.tsv"
+        path.parent.mkdir(parents=True)
+        columns.write(path, words().sentences("target", 5))
+    scores.main(["--data", str(tmp_path), "--languages", "got", "gsw", "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "[ 2/2] Swiss German (gsw)" in printed
+    assert "the paper's ZGUL  64.8" in printed
+    assert "| Gothic (got) | germanic-pos | 2 | 5 |" in printed
+    assert not (tmp_path / "out").exists()  # only all 15 files are worth recording
