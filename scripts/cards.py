@@ -84,19 +84,24 @@ class Card:
 
     @property
     def targets(self) -> list[str]:
-        """The languages it was measured on, in the paper's order."""
-        measured = {key.split("/")[0] for key in self.config["about"]["scores"]["8-bit"]}
-        return [target for target in TARGETS if target in measured]
+        """The languages that it was measured on as shipped, in the paper's order."""
+        return [target for target in TARGETS if self.f1("8-bit", target) is not None]
 
     def steps(self, target: str) -> int:
         """Steps of EM that it takes on a language."""
         em = self.config["em"]
         return int((em.get(target) or em.get("") or {"steps": 0})["steps"])
 
-    def f1(self, precision: str, target: str) -> float:
-        """As it is shipped: with EM only where it is switched on."""
+    def f1(self, precision: str, target: str) -> float | None:
+        """As it is shipped, with EM only where it is switched on; None where that was not measured."""
         kind = "em" if self.steps(target) else "plain"
-        return float(self.config["about"]["scores"][precision][f"{target}/test/{kind}"])
+        measured: dict[str, float] = self.config["about"].get("scores", {}).get(precision, {})
+        return measured.get(f"{target}/test/{kind}")
+
+    def change(self, target: str) -> float | None:
+        """What 8 bits add to F1, or take."""
+        full, shipped = self.f1("full", target), self.f1("8-bit", target)
+        return None if full is None or shipped is None else shipped - full
 
 
 def read_cards(folder: Path) -> list[Card]:
@@ -128,8 +133,8 @@ class Recorded:
         return own
 
 
-def figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+def figure(value: float | None, form: str = ".1f") -> str:
+    return "–" if value is None else format(value, form)
 
 
 def average(values: Iterable[float | None]) -> float | None:
@@ -146,10 +151,10 @@ def score_rows(card: Card, recorded: Recorded) -> list[list[str]]:
     for group in GROUPS.values():
         targets = [target for target in group.targets if target in card.targets]
         for target in targets:
-            shipped, full = card.f1("8-bit", target), card.f1("full", target)
             steps = str(card.steps(target) or "–")
-            figures = [figure(shipped), figure(PAPER[target]), figure(recorded.sft(target))]
-            rows.append([str(find(target)), *figures, steps, f"{full:.2f}", f"{shipped - full:+.2f}"])
+            figures = [figure(value) for value in (card.f1("8-bit", target), PAPER[target], recorded.sft(target))]
+            precise = [figure(card.f1("full", target), ".2f"), figure(card.change(target), "+.2f")]
+            rows.append([str(find(target)), *figures, steps, *precise])
         if len(targets) == len(group.targets):
             shipped_average = average(card.f1("8-bit", target) for target in targets)
             sft = average(recorded.sft(target) for target in targets)
@@ -164,14 +169,16 @@ SCORE_HEADS = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full prec
 def weaknesses(card: Card, recorded: Recorded) -> list[str]:
     """What is known to be weak: what the figures say, then what they do not."""
     said = []
-    lost = {target: card.f1("full", target) - card.f1("8-bit", target) for target in card.targets}
-    if over := [f"{find(target)} ({loss:.2f})" for target, loss in lost.items() if loss > LOSS]:
+    changes = {target: change for target in card.targets if (change := card.change(target)) is not None}
+    if over := [f"{find(target)} ({-change:.2f})" for target, change in changes.items() if -change > LOSS]:
         said.append(f"8 bits cost more than {LOSS} F1 on {', '.join(over)}.")
+    if unknown := [str(find(target)) for target in card.targets if target not in changes]:
+        said.append(f"What 8 bits cost was not measured on {', '.join(unknown)}.")
     for what, other in (("the paper's ZGUL", PAPER.get), ("our SFT-M", recorded.sft)):
         below = [
-            f"{find(target)} ({card.f1('8-bit', target):.1f}, {value:.1f})"
+            f"{find(target)} ({own:.1f}, {value:.1f})"
             for target in card.targets
-            if (value := other(target)) is not None and card.f1("8-bit", target) < value
+            if (value := other(target)) is not None and (own := card.f1("8-bit", target)) is not None and own < value
         ]
         if below:
             said.append(f"Below {what} on {', '.join(below)}.")
@@ -205,7 +212,7 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
         f"{training['epochs']} epochs, batches of {training['batch_size']}, learning rate {training['lr']:g} "
         f"({training['language_lr']:g} of it for lang2vec), {limit} sentences of a language, "
         f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences",
-        f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; no target data of any kind",
+        f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; trained on no target data of any kind",
         f"folded, 8 bits, {card.size / 1e6:.1f} MB",
     ]
     if started:
@@ -420,10 +427,10 @@ def precision_rows(cards: list[Card]) -> list[list[str]]:
     rows = []
     for card in cards:
         for target in card.targets:
-            full, shipped = card.f1("full", target), card.f1("8-bit", target)
-            verdict = "" if full - shipped <= LOSS else f"**over {LOSS}**"
-            figures = [f"{full:.2f}", f"{shipped:.2f}", f"{shipped - full:+.2f}"]
-            rows.append([card.name, str(find(target)), *figures, verdict])
+            change = card.change(target)
+            verdict = f"**over {LOSS}**" if change is not None and -change > LOSS else ""
+            figures = [figure(card.f1(precision, target), ".2f") for precision in ("full", "8-bit")]
+            rows.append([card.name, str(find(target)), *figures, figure(change, "+.2f"), verdict])
     return rows
 
 
