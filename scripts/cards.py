@@ -212,7 +212,7 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
         f"{training['epochs']} epochs, batches of {training['batch_size']}, learning rate {training['lr']:g} "
         f"({training['language_lr']:g} of it for lang2vec), {limit} sentences of a language, "
         f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences",
-        f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; trained on no target data of any kind",
+        f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; no target data in training",
         f"folded, 8 bits, {card.size / 1e6:.1f} MB",
     ]
     if started:
