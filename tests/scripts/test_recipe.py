@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from family import Family, family, tiny_encoder
+from zgul import encoders
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
 from zgul.languages import GROUPS, SOURCES, TARGETS
@@ -144,3 +145,15 @@ def test_only_the_blocks_of_a_page_are_written_again() -> None:
     page = "a 1\n<!-- cards: x -->\nold\n<!-- end -->\nb\n<!-- cards: y -->\n<!-- end -->\n"
     filled = cards.fill(page, {"x": lambda: "new\n", "y": lambda: "more\n"})
     assert filled == "a 1\n<!-- cards: x -->\nnew\n<!-- end -->\nb\n<!-- cards: y -->\nmore\n<!-- end -->\n"
+
+
+@pytest.mark.slow
+def test_the_encoder_keeps_the_pieces_of_the_data(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    path = recipe.prune(tmp_path, tmp_path)
+    model, tokenizer = encoders.load(path)
+    _, whole = encoders.load("embedded")
+    assert len(tokenizer) < len(whole)
+    words = MADE.sentences("target", 3)[0].words
+    assert tokenizer.tokenize(" ".join(words)) == whole.tokenize(" ".join(words))
+    assert model.get_input_embeddings().weight.shape[0] == len(tokenizer)
