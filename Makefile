@@ -1,28 +1,46 @@
-# make tag    install and tag a sample in an unseen language
-# make test   install and run the tests
-# make oracle record again what the library `adapters` computes, for the tests to compare with
+# make tag      install and tag a sample of two languages that the encoder has never seen
+# make test     install and run the tests
+# make lint     check style, format and types
+# make format   mend style and format where that can be done by itself
+# make scores   F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
+# make recipe   train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
+# make oracle   record again what the library `adapters` computes, for the tests to compare with
+# make clean    remove the virtual environments and everything built
+
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev-ready
 ORACLE := .venv-oracle
+DATA   ?= ../shared/data
+OUT    ?= runs/embedded
 
-.PHONY: tag test lint format oracle clean
+.DEFAULT_GOAL := help
+.PHONY: help tag test lint format scores recipe oracle clean
+
+help:
+	@sed -n '/^# make/s/^# //p' Makefile
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@echo "Installing into $(VENV); the first time this takes a minute or two ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@echo "Installing into $(VENV), with what the tests need; the first time this takes a minute or two ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@ $(READY)
 
 tag: $(READY)
-	@$(BIN)/zgul languages fo
+	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, which it has never seen:"; echo
+	@$(BIN)/zgul tag --lang fo --format terminal "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
+	@echo; echo "One that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
+	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
+	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
 test: $(DEV)
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
@@ -36,6 +54,12 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+scores: $(READY)
+	@$(BIN)/python scripts/scores.py --data $(DATA)
+
+recipe: $(READY)
+	$(BIN)/python scripts/recipe.py --data $(DATA) --output $(OUT)
+
 # `adapters` needs an older transformers than zgul does, so it has an environment of its own
 $(ORACLE)/.ready: constraints.txt Makefile
 	$(PYTHON) -m venv $(ORACLE)
@@ -47,4 +71,4 @@ oracle: $(ORACLE)/.ready
 	PYTHONPATH=src $(ORACLE)/bin/python scripts/oracle.py
 
 clean:
-	rm -rf $(VENV) $(ORACLE) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ORACLE) build dist src/*.egg-info .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
