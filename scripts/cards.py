@@ -60,8 +60,8 @@ WEAKNESSES = {
         "nor EM can be judged there to a tenth.",
     ],
     "african-ner": [
-        "Trained from nothing on this group alone, ZGUL learnt to say O everywhere (results.jsonl, african-ner): "
-        "most of the sentences are English tweets with few entities. It was therefore trained on from all-ner.",
+        "Trained from nothing on this group alone, ZGUL learnt to say O everywhere: most of the sentences are English "
+        "tweets with few entities. It was therefore trained on from all-ner.",
     ],
 }
 LEADS = {
@@ -77,6 +77,8 @@ class Card:
     name: str
     config: dict[str, Any]
     size: int  # bytes
+    run: dict[str, Any]  # its line in results.jsonl: F1 in full precision ("f1") and in 8 bits
+    evaluated: dict[str, float]  # F1 by `make scores`
 
     @property
     def task(self) -> str:
@@ -84,31 +86,41 @@ class Card:
 
     @property
     def targets(self) -> list[str]:
-        """The languages that it was measured on as shipped, in the paper's order."""
-        return [target for target in TARGETS if self.f1("8-bit", target) is not None]
+        """The languages that it was measured on, in the paper's order."""
+        return [target for target in TARGETS if self.f1(target) is not None]
 
     def steps(self, target: str) -> int:
         """Steps of EM that it takes on a language."""
         em = self.config["em"]
         return int((em.get(target) or em.get("") or {"steps": 0})["steps"])
 
-    def f1(self, precision: str, target: str) -> float | None:
-        """As it is shipped, with EM only where it is switched on; None where that was not measured."""
+    def f1(self, target: str) -> float | None:
+        """As it is shipped: by `make scores`, else as measured when it was made."""
         kind = "em" if self.steps(target) else "plain"
-        measured: dict[str, float] = self.config["about"].get("scores", {}).get(precision, {})
-        return measured.get(f"{target}/test/{kind}")
+        made: float | None = self.run.get("f1_8bit", {}).get(f"{target}/test/{kind}")
+        return self.evaluated.get(target, made)
 
-    def change(self, target: str) -> float | None:
-        """What 8 bits add to F1, or take."""
-        full, shipped = self.f1("full", target), self.f1("8-bit", target)
-        return None if full is None or shipped is None else shipped - full
+    def precisions(self, target: str) -> tuple[float, float] | None:
+        """F1 in full precision and in 8 bits when it was made, with EM if it is on and both were measured so."""
+        for kind in ("em", "plain") if self.steps(target) else ("plain",):
+            key = f"{target}/test/{kind}"
+            if key in self.run.get("f1", {}) and key in self.run.get("f1_8bit", {}):
+                return float(self.run["f1"][key]), float(self.run["f1_8bit"][key])
+        return None
+
+    def loss(self, target: str) -> float | None:
+        """What 8 bits cost; None where that was not measured."""
+        pair = self.precisions(target)
+        return None if pair is None else pair[0] - pair[1]
 
 
-def read_cards(folder: Path) -> list[Card]:
+def read_cards(folder: Path, recorded: Recorded) -> list[Card]:
     found = []
     for path in sorted(folder.glob("*/config.json")):
-        config: dict[str, Any] = read_json(path)
-        found.append(Card(path.parent.name, config, (path.parent / "model.safetensors").stat().st_size))
+        name = path.parent.name
+        size = (path.parent / "model.safetensors").stat().st_size
+        evaluated = {code: result["f1"] for code, result in recorded.evaluated.items() if result["model"] == name}
+        found.append(Card(name, read_json(path), size, recorded.runs.get(name, {}), evaluated))
     return found
 
 
@@ -119,8 +131,9 @@ class Recorded:
         self.folder = folder
         self.runs = results(folder / "results.jsonl")
         self.adapters: dict[str, Any] = read_json(folder / "adapters.json")
-        provenance = folder / "provenance.json"
+        provenance, evaluated = folder / "provenance.json", folder / "scores.json"
         self.provenance: dict[str, Any] = read_json(provenance) if provenance.is_file() else {}
+        self.evaluated: dict[str, Any] = read_json(evaluated)["scores"] if evaluated.is_file() else {}  # type: ignore[assignment]
 
     def sft(self, target: str) -> float | None:
         """Our SFT-M under the same noise and label treatment."""
@@ -152,33 +165,39 @@ def score_rows(card: Card, recorded: Recorded) -> list[list[str]]:
         targets = [target for target in group.targets if target in card.targets]
         for target in targets:
             steps = str(card.steps(target) or "–")
-            figures = [figure(value) for value in (card.f1("8-bit", target), PAPER[target], recorded.sft(target))]
-            precise = [figure(card.f1("full", target), ".2f"), figure(card.change(target), "+.2f")]
-            rows.append([str(find(target)), *figures, steps, *precise])
+            figures = [figure(value) for value in (card.f1(target), PAPER[target], recorded.sft(target))]
+            rows.append([str(find(target)), *figures, steps, *precision_figures(card, target)])
         if len(targets) == len(group.targets):
-            shipped_average = average(card.f1("8-bit", target) for target in targets)
+            shipped_average = average(card.f1(target) for target in targets)
             sft = average(recorded.sft(target) for target in targets)
             figures = [figure(shipped_average), figure(PAPER_AVERAGES[group.name]), figure(sft)]
-            rows.append([f"**{group.name}**", *figures, "", "", ""])
+            rows.append([f"**{group.name}**", *figures, "", "", "", ""])
     return rows
 
 
-SCORE_HEADS = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full precision", "8-bit"]
+def precision_figures(card: Card, target: str) -> list[str]:
+    """F1 in full precision, in 8 bits, and the difference."""
+    full, packed = card.precisions(target) or (None, None)
+    loss = card.loss(target)
+    return [figure(full, ".2f"), figure(packed, ".2f"), figure(None if loss is None else -loss, "+.2f")]
+
+
+SCORE_HEADS = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full precision", "8 bits", "change"]
 
 
 def weaknesses(card: Card, recorded: Recorded) -> list[str]:
     """What is known to be weak: what the figures say, then what they do not."""
     said = []
-    changes = {target: change for target in card.targets if (change := card.change(target)) is not None}
-    if over := [f"{find(target)} ({-change:.2f})" for target, change in changes.items() if -change > LOSS]:
+    losses = {target: loss for target in card.targets if (loss := card.loss(target)) is not None}
+    if over := [f"{find(target)} ({loss:.2f})" for target, loss in losses.items() if loss > LOSS]:
         said.append(f"8 bits cost more than {LOSS} F1 on {', '.join(over)}.")
-    if unknown := [str(find(target)) for target in card.targets if target not in changes]:
+    if unknown := [str(find(target)) for target in card.targets if target not in losses]:
         said.append(f"What 8 bits cost was not measured on {', '.join(unknown)}.")
     for what, other in (("the paper's ZGUL", PAPER.get), ("our SFT-M", recorded.sft)):
         below = [
             f"{find(target)} ({own:.1f}, {value:.1f})"
             for target in card.targets
-            if (value := other(target)) is not None and (own := card.f1("8-bit", target)) is not None and own < value
+            if (value := other(target)) is not None and (own := card.f1(target)) is not None and own < value
         ]
         if below:
             said.append(f"Below {what} on {', '.join(below)}.")
@@ -234,8 +253,9 @@ labelled data. Not for decisions about people. Some of what it was trained on is
 or is not openly licensed at all (below): use it for non-commercial purposes.
 
 ## Scores
-F1 (seqeval) on the paper's test files, as shipped (8 bits, EM where it is on). "Our SFT-M" was trained on the same data
-with the same noise and label treatment, in full precision. The last columns are what 8 bits change.
+F1 (seqeval) on the paper's test files, as shipped (8 bits, EM where it is on), by `make scores` for the languages that
+it serves. "Our SFT-M" was trained on the same data with the same noise and label treatment, in full precision. The last
+columns, measured when it was made, are what 8 bits change.
 
 {markdown(SCORE_HEADS, score_rows(card, recorded))}
 ## Known weaknesses
@@ -411,7 +431,7 @@ def group_rows(cards: list[Card], recorded: Recorded) -> list[list[str]]:
         values: list[float | None] = []
         for name in (f"{group.name}-{group.task}", f"all-{group.task}"):
             card = by_name.get(name)
-            values.append(average(card.f1("8-bit", target) for target in group.targets) if card else None)
+            values.append(average(card.f1(target) for target in group.targets) if card else None)
         sft = average(recorded.sft(target) for target in group.targets)
         rows.append(
             [group.name, *(figure(value) for value in [*values, sft, PAPER_AVERAGES[group.name], GOALS[group.name]])]
@@ -427,10 +447,8 @@ def precision_rows(cards: list[Card]) -> list[list[str]]:
     rows = []
     for card in cards:
         for target in card.targets:
-            change = card.change(target)
-            verdict = f"**over {LOSS}**" if change is not None and -change > LOSS else ""
-            figures = [figure(card.f1(precision, target), ".2f") for precision in ("full", "8-bit")]
-            rows.append([card.name, str(find(target)), *figures, figure(change, "+.2f"), verdict])
+            verdict = f"**over {LOSS}**" if (card.loss(target) or 0.0) > LOSS else ""
+            rows.append([card.name, str(find(target)), *precision_figures(card, target), verdict])
     return rows
 
 
@@ -512,7 +530,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     told = parser.parse_args(arguments)
     recorded = Recorded(told.results)
-    cards = read_cards(told.shipped)
+    cards = read_cards(told.shipped, recorded)
     texts = {told.shipped / card.name / "README.md": tagger_card(card, recorded) for card in cards}
     texts[told.shipped / "README.md"] = adapters_card(recorded, told.shipped, cards)
     made = blocks(cards, recorded)

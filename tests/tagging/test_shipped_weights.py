@@ -1,0 +1,77 @@
+"""The weights that ship: small enough, complete, each with a card, and tagging as well as when they were made."""
+
+from pathlib import Path
+
+import pytest
+
+import zgul
+from zgul import corpora
+from zgul.evaluation import scores
+from zgul.languages import GROUPS, SOURCES
+from zgul.tagging import shipped
+
+FOLDER = Path(shipped.__file__).parent
+NAMES = ["all-ner", "all-pos", *(f"{group.name}-{group.task}" for group in GROUPS.values())]
+
+
+@pytest.fixture(autouse=True)
+def packaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes with the package, whatever the caller's environment names."""
+    monkeypatch.delenv("ZGUL_TAGGERS", raising=False)
+
+
+def test_all_taggers_are_there() -> None:
+    assert shipped.names() == sorted(NAMES)
+
+
+def test_files_are_small_enough() -> None:
+    sizes = {path: path.stat().st_size for path in FOLDER.rglob("*.safetensors")}
+    assert len(sizes) == len(NAMES) + 1
+    assert max(sizes.values()) <= 16_000_000
+    assert sum(sizes.values()) <= 64_000_000
+
+
+def test_every_source_has_an_adapter() -> None:
+    assert [adapter.language for adapter in shipped.adapters(SOURCES)] == list(SOURCES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_taggers_load_and_are_what_they_are_called(name: str) -> None:
+    tagger = shipped.load(name)
+    group, _, task = name.rpartition("-")
+    assert (tagger.task, tagger.method.name) == (task, "zgul")
+    assert tagger.model.bank is not None
+    if group in GROUPS:
+        assert tuple(tagger.parts.sources) == GROUPS[group].sources
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_each_has_a_card(name: str) -> None:
+    card = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    for heading in ("Intended use", "Scores", "Data and licences", "Known weaknesses"):
+        assert f"\n## {heading}\n" in card
+    for said in ("commit", "seed", "python scripts/", "non-commercial"):
+        assert said in card
+
+
+def test_faroese_is_tagged() -> None:
+    sentence = zgul.load("fo").tag("Hetta er ein lítil roynd.")[0]
+    assert list(zip(sentence.words, sentence.tags, strict=True)) == [
+        ("Hetta", "PRON"),
+        ("er", "AUX"),
+        ("ein", "DET"),
+        ("lítil", "ADJ"),
+        ("roynd", "NOUN"),
+        (".", "PUNCT"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "language", "floor"),  # measured on these sentences: 76.6, 75.5, 72.7
+    [("pos", "fo", 70.0), ("pos", "hsb", 65.0), ("ner", "as", 60.0)],
+)
+def test_a_broken_weight_is_noticed(task: str, language: str, floor: float, shared_data: Path) -> None:
+    sentences = corpora.load(shared_data, task, language, "test")[:60]
+    predictions = shipped.tagger(language, task).predict(sentences, strategy="plain")  # EM takes minutes
+    f1 = scores([sentence.tags or [] for sentence in sentences], [prediction.tags for prediction in predictions]).f1
+    assert f1 > floor
