@@ -150,7 +150,8 @@ class TextTagger:
         """One line on which tagger this is and what it rests on."""
         sources = ", ".join(_name(code) for code in self.taggers[task].parts.sources)
         em = self.inference[task].em
-        how = f"entropy minimisation, {em.steps} steps" if em and em.steps else "no entropy minimisation"
+        steps = em.steps if em else 0
+        how = f"entropy minimisation, {steps} step{'s' * (steps > 1)}" if steps else "no entropy minimisation"
         return f"{self.served[task].name}, learnt from {sources}; {how}"
 
     def _sentences(self, text: Text) -> Iterable[Sentence]:
