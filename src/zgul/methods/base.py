@@ -121,6 +121,11 @@ class Parts:
     def task_size(self) -> int:
         return max(1, int(self.encoder.width // self.options.reduction))
 
+    def train_whole_encoder(self) -> None:
+        """Fine-tuning: every weight of it."""
+        self.encoder.set_dropout(self.options.dropout)
+        self.encoder.requires_grad_(True)
+
     def freeze_encoder(self) -> None:
         """Frozen, but for what the options ask to train."""
         self.encoder.set_dropout(self.options.dropout)

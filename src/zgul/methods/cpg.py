@@ -53,8 +53,7 @@ class CPG(Method):
     needs_bank: bool = False
 
     def build(self, parts: Parts) -> Model:
-        parts.encoder.set_dropout(parts.options.dropout)
-        parts.encoder.requires_grad_(True)
+        parts.train_whole_encoder()
         generator = GeneratedAdapters(
             torch.stack([parts.language_features(source) for source in parts.sources]),
             width=parts.encoder.width,

@@ -13,8 +13,7 @@ class SFT(Method):
     needs_bank: bool = False
 
     def build(self, parts: Parts) -> Model:
-        parts.encoder.set_dropout(parts.options.dropout)
-        parts.encoder.requires_grad_(True)
+        parts.train_whole_encoder()
         return Model(parts.encoder, parts.labels, dropout=parts.options.dropout)
 
 
