@@ -256,8 +256,8 @@ or is not openly licensed at all (below): use it for non-commercial purposes.
 
 ## Scores
 F1 (seqeval) on the paper's test files, as shipped (8 bits, EM where it is on), by `make scores` for the languages that
-it serves. "Our SFT-M" was trained on the sources of the group with the same noise and label treatment, in full precision. The last
-columns, measured when it was made, are what 8 bits change.
+it serves. "Our SFT-M" was trained on the sources of the group with the same noise and label treatment, in full
+precision. The last columns, measured when it was made, are what 8 bits change.
 
 {markdown(SCORE_HEADS, score_rows(card, recorded))}
 ## Known weaknesses
