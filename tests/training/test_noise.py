@@ -1,5 +1,6 @@
 """Character noise: what it may change, what it never does, reproducibility and speed."""
 
+import sys
 import time
 import unicodedata
 from collections import Counter
@@ -173,7 +174,8 @@ def test_speed_on_a_corpus_of_the_germanic_size() -> None:
     start = time.process_time()
     NOISE.apply(text, None, np.random.default_rng(0))
     seconds = time.process_time() - start
-    assert seconds < 3, f"1.4 million words took {seconds:.1f} s"
+    limit = 3 if sys.gettrace() is None else 9  # measuring coverage makes this loop two to three times slower
+    assert seconds < limit, f"1.4 million words took {seconds:.1f} s"
 
 
 def test_errors() -> None:
