@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zgul.cli import _register, app
-from zgul.methods import METHODS, MethodOptions
+from zgul.methods import METHODS, ROWS, TARGET_ADAPTER, TARGET_ENCODER, MethodOptions
 from zgul.methods.sizes import sizes
 
 _register()
@@ -51,5 +51,18 @@ def test_the_table_and_the_json_name_every_method() -> None:
     assert [row["name"] for row in rows] == list(METHODS)
     for row in rows:
         assert row["name"] in shown.stdout and f"{row['trainable_parameters'] / 1e6:.1f}M" in shown.stdout
-    ways = {title for row in rows for title in row["paper"].values()}
-    assert {"SFT-En", "MADX-EMEA", "MADX^multi-Uniform", "CPG", "ZGUL", "ZGUL w/o EM", "ZGUL w/o F"} <= ways
+    titles = [line["title"] for row in rows for line in row["rows"]]
+    assert sorted(titles) == sorted(row.title for row in ROWS) and len(set(titles)) == len(titles)
+    assert all(title in shown.stdout for title in titles)
+
+
+def test_rows_with_text_of_the_target_say_what_they_need() -> None:
+    needs = {row.title: row.needs for row in ROWS}
+    assert needs["MADX^multi-Tgt"] == (TARGET_ADAPTER,) == needs["ZGUL++ w/o mBERT^tgt"]
+    assert needs["SFT++"] == (TARGET_ENCODER,) == needs["ZGUL++ w/o Tgt. LA"]
+    assert needs["ZGUL++"] == (TARGET_ENCODER, TARGET_ADAPTER)
+    zgul = next(
+        row for row in json.loads(CliRunner().invoke(app, ["methods", "--json"]).stdout) if row["name"] == "zgul"
+    )
+    assert {"title": "ZGUL++", "strategy": "em", "needs": [TARGET_ENCODER, TARGET_ADAPTER]} in zgul["rows"]
+    assert {"title": "ZGUL", "strategy": "em", "needs": []} in zgul["rows"]

@@ -43,7 +43,11 @@ def describe() -> list[dict[str, Any]]:
                 "trained": list(counted.trained),
                 "frozen": list(counted.frozen),
                 "strategies": list(method.strategies),
-                "paper": {row.strategy: row.title for row in ROWS if row.method == method.name},
+                "rows": [
+                    {"title": row.title, "strategy": row.strategy, "needs": list(row.needs)}
+                    for row in ROWS
+                    if row.method == method.name
+                ],
                 "trainable_parameters": counted.trainable,
             }
         )
@@ -73,14 +77,18 @@ def _show(rows: list[dict[str, Any]]) -> None:
         )
     console.print(table)
     console.print(
-        "\nTrainable parameters at the size of mBERT, 17 labels. The first strategy is the default:", style="dim"
+        "\nTrainable parameters at the size of mBERT, 17 labels. The first strategy is the default. The paper's rows:",
+        style="dim",
     )
+    listed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", style="dim")
+    for heading in ("  paper", "--method", "--strategy", "needs"):
+        listed.add_column(heading)
     for row in rows:
-        ways = "; ".join(f"{strategy} is {title}" for strategy, title in row["paper"].items())
-        console.print(f"  {row['name']}: {ways}", style="dim")
+        for line in row["rows"]:
+            listed.add_row("  " + line["title"], row["name"], line["strategy"], ", ".join(line["needs"]))
+    console.print(listed)
     console.print(
-        "\nThe ++ rows are the same methods on an encoder trained further on the target's text "
-        "(zgul adapter train --full, then --encoder DIR)\nand with the target's adapter in the bank "
-        "(zgul train --adapters shipped,DIR --extra-adapters fo).",
+        "\nAn encoder trained on the target's text: zgul adapter train --full, then zgul train --encoder DIR. The "
+        "target's adapter: zgul adapter train, then zgul train --adapters shipped,DIR --extra-adapters fo.",
         style="dim",
     )
