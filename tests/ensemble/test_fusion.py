@@ -2,6 +2,7 @@
 
 import torch
 
+from zgul.adapters.bank import Inner
 from zgul.ensemble.fusion import Fusion
 
 
@@ -11,7 +12,9 @@ def test_the_weights_are_those_of_the_formula_with_its_key_bias() -> None:
     for weight in fusion.parameters():
         torch.nn.init.normal_(weight)
     h = torch.randn(2, 3, 6, dtype=torch.float64)
-    u = torch.randn(4, 2, 3, 6, dtype=torch.float64)
+    a, up, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((2, 3, 4, 5), (4, 5, 6), (4, 6)))
+    inner = Inner(a, up, bias)
+    u = inner.outputs()
     literal = torch.empty(2, 3, 4, dtype=torch.float64)
     for b in range(2):
         for t in range(3):
@@ -19,7 +22,7 @@ def test_the_weights_are_those_of_the_formula_with_its_key_bias() -> None:
                 query = fusion.query.weight @ h[b, t] + fusion.query.bias
                 key = fusion.key.weight @ u[n, b, t] + fusion.key.bias
                 literal[b, t, n] = query @ key
-    scores = fusion(h, u)
+    scores = fusion(h, inner)
     torch.testing.assert_close(scores.softmax(dim=-1), literal.softmax(dim=-1), rtol=0, atol=1e-12)
     # the key bias adds the same to all adapters, and only that may be missing
     missing = literal - scores
@@ -28,4 +31,5 @@ def test_the_weights_are_those_of_the_formula_with_its_key_bias() -> None:
 
 
 def test_one_adapter_gets_everything() -> None:
-    assert torch.equal(Fusion(4)(torch.randn(1, 2, 4), torch.randn(1, 1, 2, 4)).softmax(dim=-1), torch.ones(1, 2, 1))
+    inner = Inner(torch.randn(1, 2, 1, 3), torch.randn(1, 3, 4), torch.randn(1, 4))
+    assert torch.equal(Fusion(4)(torch.randn(1, 2, 4), inner).softmax(dim=-1), torch.ones(1, 2, 1))

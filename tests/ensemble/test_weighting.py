@@ -4,18 +4,22 @@ import pytest
 import torch
 from torch import Tensor
 
+from zgul.adapters.bank import Inner
 from zgul.ensemble.lang2vec import LanguageVectors
-from zgul.ensemble.weighting import ZGUL, Folded, OneHot, Uniform, weighted_sums
+from zgul.ensemble.weighting import ZGUL, Folded, OneHot, Uniform
 
 N, B, T, D, DEPTH = 3, 2, 4, 6, 2
 VIEWS = [("fusion", "lang2vec"), ("fusion",), ("lang2vec",)]
 
 
-@pytest.fixture
-def tensors() -> tuple[Tensor, Tensor, Tensor]:
+@pytest.fixture(params=[2, 5], ids=["projections multiplied into the adapters", "projections applied to the tokens"])
+def tensors(request: pytest.FixtureRequest) -> tuple[Tensor, Inner, Tensor]:
+    """Hidden states, adapters of either side of N r = B T, languages."""
     torch.manual_seed(0)
-    h, u = torch.randn(B, T, D, dtype=torch.float64), torch.randn(N, B, T, D, dtype=torch.float64)
-    return h, u, torch.randint(5, (B, T))
+    size = request.param
+    h, a = torch.randn(B, T, D, dtype=torch.float64), torch.randn(B, T, N, size, dtype=torch.float64)
+    up, bias = torch.randn(N, size, D, dtype=torch.float64), torch.randn(N, D, dtype=torch.float64)
+    return h, Inner(a, up, bias), torch.randint(5, (B, T))
 
 
 def zgul(views: tuple[str, ...] = VIEWS[0], form: str = "bilinear", combine: str = "linear") -> ZGUL:
@@ -56,22 +60,23 @@ def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine
 @pytest.mark.parametrize("combine", ["linear", "max"])
 @pytest.mark.parametrize("views", VIEWS)
 def test_zgul_mixes_as_the_paper_writes_it(tensors, views, combine: str) -> None:
-    _, u, _ = tensors
+    _, inner, _ = tensors
+    u = inner.outputs()
     weighting = zgul(views, combine=combine)
     weights = torch.randn(B, T, len(views), N, dtype=torch.float64).softmax(dim=-1)
     for layer in range(DEPTH):
         expected = literal_mix(weighting, layer, u, weights, combine)
-        torch.testing.assert_close(weighting.mix(layer, u, weights), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(weighting.mix(layer, inner, weights), expected, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("form", ["bilinear", "additive"])
 def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
-    h, u, languages = tensors
+    h, inner, languages = tensors
     weighting = zgul(form=form)
-    scores = weighting.scores(1, h, u, languages)
+    scores = weighting.scores(1, h, inner, languages)
     assert scores.shape == (B, T, 2, N)
-    torch.testing.assert_close(scores[:, :, 0], weighting.fusion[1](h, u))
+    torch.testing.assert_close(scores[:, :, 0], weighting.fusion[1](h, inner))
     table = weighting.lang2vec[1](weighting.vectors(), N)
     for b in range(B):
         for t in range(T):
@@ -82,15 +87,15 @@ def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
 @pytest.mark.parametrize("views", VIEWS)
 @pytest.mark.parametrize("form", ["bilinear", "additive"])
 def test_folding_changes_nothing(tensors, views, form: str) -> None:
-    h, u, languages = tensors
+    h, inner, languages = tensors
     whole = zgul(views, form)
     folded = Folded(whole)
     for layer in range(DEPTH):
-        scores = whole.scores(layer, h, u, languages)
+        scores = whole.scores(layer, h, inner, languages)
         weights = scores.softmax(dim=-1)
-        got = folded.scores(layer, h, u, languages).softmax(dim=-1)
+        got = folded.scores(layer, h, inner, languages).softmax(dim=-1)
         torch.testing.assert_close(got, weights, rtol=0, atol=1e-10)
-        torch.testing.assert_close(folded.mix(layer, u, weights), whole.mix(layer, u, weights), rtol=0, atol=1e-10)
+        torch.testing.assert_close(folded.mix(layer, inner, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10)
 
 
 def test_a_maximum_cannot_be_folded() -> None:
@@ -101,28 +106,28 @@ def test_a_maximum_cannot_be_folded() -> None:
 
 
 def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(tensors) -> None:
-    _, u, _ = tensors
-    weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1)
-    weights = torch.randn(B, T, 2, N).softmax(dim=-1)
-    first, second = weighted_sums(u.float(), weights)
-    torch.testing.assert_close(weighting.mix(0, u.float(), weights), (first + second) / 2)
+    _, inner, _ = tensors
+    weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1).double()
+    weights = torch.randn(B, T, 2, N, dtype=torch.float64).softmax(dim=-1)
+    expected = torch.einsum("nbtd,btn->btd", inner.outputs(), weights.mean(dim=2))
+    torch.testing.assert_close(weighting.mix(0, inner, weights), expected)
 
 
 def test_one_hot_is_exactly_one_adapter(tensors) -> None:
-    h, u, languages = tensors
+    h, inner, languages = tensors
     choice = [2, 0, 1, 1, 2]
     weighting = OneHot(choice)
-    weights = weighting.scores(0, h, u, languages).softmax(dim=-1)
-    mixed = weighting.mix(0, u, weights)
+    weights = weighting.scores(0, h, inner, languages).softmax(dim=-1)
+    mixed, u = weighting.mix(0, inner, weights), inner.outputs()
     for b in range(B):
         for t in range(T):
             chosen = choice[int(languages[b, t])]
             assert weights[b, t, 0].tolist() == [float(n == chosen) for n in range(N)]
-            assert torch.equal(mixed[b, t], u[chosen, b, t])
+            torch.testing.assert_close(mixed[b, t], u[chosen, b, t], rtol=0, atol=1e-14)
 
 
 def test_uniform_is_the_mean(tensors) -> None:
-    h, u, languages = tensors
-    weights = Uniform().scores(0, h, u, languages).softmax(dim=-1)
+    h, inner, languages = tensors
+    weights = Uniform().scores(0, h, inner, languages).softmax(dim=-1)
     assert weights.shape == (B, T, 1, N)
-    torch.testing.assert_close(Uniform().mix(0, u, weights), u.mean(dim=0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(Uniform().mix(0, inner, weights), inner.outputs().mean(dim=0), rtol=0, atol=1e-14)

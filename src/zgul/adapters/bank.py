@@ -1,8 +1,10 @@
-"""The bank: the language adapters of all sources, held in stacked weights, one batched product for all N.
+"""The bank: the language adapters of all sources, held in stacked weights, one product for all N.
 
-``bank(i, h)`` gives every adapter's output in layer i without residual, ``u_n = U_n act(D_n h)``. Adapters
-may differ in bottleneck size (narrow ones are padded with zero units, which add nothing because every
-activation here maps 0 to 0) and in activation (each is applied to its own slice).
+``bank(i, h)`` gives what all adapters of layer i make of h in their bottlenecks, ``a_n = act(D_n h)``. Their outputs
+``u_n = U_n a_n + b_n`` (without residual) are never needed one by one: scores and mixtures of them are computed in
+the bottlenecks, where N adapters of a quarter of the width are as wide as one hidden state. Adapters may differ
+in bottleneck size (narrow ones are padded with zero units, which add nothing because every activation here maps
+0 to 0) and in activation (each is applied to its own slice).
 """
 
 from __future__ import annotations
@@ -63,6 +65,47 @@ class LanguageAdapter:
         return cls(language, layers, Invertible(width, activation=activation) if invertible else None)
 
 
+@dataclass
+class Inner:
+    """All adapters of a layer up to their bottlenecks; ``u_n = U_n a_n + b_n`` is what each would add."""
+
+    a: Tensor  # [B, T, N, r]
+    up: Tensor  # [N, r, d], U_n transposed
+    bias: Tensor  # [N, d], b_n
+
+    def __len__(self) -> int:
+        return len(self.up)
+
+    def outputs(self) -> Tensor:
+        """u [N, B, T, d], each adapter's own output."""
+        batch, length, count, size = self.a.shape
+        flat = self.a.reshape(-1, count, size).transpose(0, 1)
+        return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, -1)
+
+    def dot(self, query: Tensor) -> Tensor:
+        """``query·u_n`` for queries [B, T, d]: the query is taken into the bottlenecks. [B, T, N]"""
+        inside = F.linear(query, self.up.flatten(0, 1)).view(self.a.shape)  # [B, T, N, r]
+        return (inside * self.a).sum(dim=-1) + F.linear(query, self.bias)
+
+    def mix(self, weights: Tensor, project: Tensor | None = None) -> Tensor:
+        """``Σ_k P_k Σ_n w_kn u_n``: weights [B, T, K, N] and matrices P [K, d', d] (or none, K = 1) to [B, T, d'].
+
+        The weights scale the bottlenecks; then one product leaves them. The matrices P are multiplied into U where
+        that is less work than applying them to every token.
+        """
+        batch, length, views, count = weights.shape
+        size, width = self.up.shape[1:]
+        scaled = weights[..., None] * self.a[:, :, None]  # [B, T, K, N, r]
+        up, bias = self.up.view(1, count * size, width), self.bias[None]  # [1, N r, d], [1, N, d]
+        if project is None or batch * length < count * size:
+            mixed = scaled.reshape(batch, length, views, -1) @ up[0] + weights @ bias[0]  # [B, T, K, d]
+            if project is None:
+                return mixed.squeeze(2)
+            return F.linear(mixed.flatten(2), project.transpose(0, 1).flatten(1))
+        out, out_bias = (up @ project.mT).flatten(0, 1), (bias @ project.mT).flatten(0, 1)  # [K N r, d'], [K N, d']
+        return scaled.flatten(2) @ out + weights.flatten(2) @ out_bias
+
+
 class Bank(nn.Module):
     """N language adapters of one encoder. Frozen, unless ``requires_grad_`` says otherwise."""
 
@@ -109,21 +152,20 @@ class Bank(nn.Module):
         self._write_back()
         return copy.deepcopy(self.adapters[self.index(language)])
 
-    def forward(self, layer: int, h: Tensor) -> Tensor:
-        """Hidden states [B, T, d] to every adapter's output [N, B, T, d]."""
+    def forward(self, layer: int, h: Tensor) -> Inner:
+        """Hidden states [B, T, d] to every adapter's bottleneck."""
         batch, length, width = h.shape
         count, size = self.down.shape[1:3]
-        flat = h.reshape(batch * length, width)
+        down, bias = self.down[layer].flatten(0, 1), self.down_bias[layer].flatten()  # [N r, d], [N r]
         if any(adapter.standardise for adapter in self.adapters):
+            flat = h.reshape(-1, width)
             standard = F.layer_norm(flat, (width,))
             inputs = torch.stack([standard if adapter.standardise else flat for adapter in self.adapters])
-            inner = torch.baddbmm(self.down_bias[layer][:, None], inputs, self.down[layer].mT)  # [N, BT, r]
-        else:  # one product for all down-projections: [BT, d] x [d, N r]
-            down, bias = self.down[layer].reshape(-1, width), self.down_bias[layer].reshape(-1)
-            inner = torch.addmm(bias, flat, down.t()).view(-1, count, size).transpose(0, 1)
-        inner = self._activate(inner, self.adapters)  # [N, BT, r]
-        up = torch.baddbmm(self.up_bias[layer][:, None], inner, self.up[layer])  # [N, BT, d]
-        return up.view(count, batch, length, width)
+            inner = torch.baddbmm(self.down_bias[layer][:, None], inputs, self.down[layer].mT).transpose(0, 1)
+        else:
+            inner = F.linear(h, down, bias)  # one product for all down-projections
+        inner = inner.reshape(batch, length, count, size)
+        return Inner(self._activate(inner, self.adapters, dim=2), self.up[layer], self.up_bias[layer])
 
     def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
         """Hidden states in N groups [N, M, d], each through its own adapter (or through adapter ``order[n]``)."""
@@ -135,7 +177,7 @@ class Bank(nn.Module):
         if any(adapter.standardise for adapter in adapters):
             parts = zip(h, adapters, strict=True)
             h = torch.stack([F.layer_norm(part, (self.width,)) if a.standardise else part for part, a in parts])
-        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT), adapters)  # [N, M, r]
+        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT), adapters, dim=0)  # [N, M, r]
         return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
@@ -153,13 +195,13 @@ class Bank(nn.Module):
         return len({(adapter.activation, adapter.standardise) for adapter in self.adapters}) <= 1
 
     @staticmethod
-    def _activate(inner: Tensor, adapters: Sequence[LanguageAdapter]) -> Tensor:
-        """Each adapter's own activation on its slice of [N, BT, r]."""
+    def _activate(inner: Tensor, adapters: Sequence[LanguageAdapter], dim: int) -> Tensor:
+        """Each adapter's own activation on its slice along this dimension."""
         names = {adapter.activation for adapter in adapters}
         if len(names) == 1:
             return ACTIVATIONS[names.pop()](inner)
-        parts = [ACTIVATIONS[adapter.activation](part) for part, adapter in zip(inner, adapters, strict=True)]
-        return torch.stack(parts)
+        parts = [ACTIVATIONS[a.activation](part) for part, a in zip(inner.unbind(dim), adapters, strict=True)]
+        return torch.stack(parts, dim)
 
     def _stack(self, adapters: list[LanguageAdapter]) -> None:
         """Copy single adapters into stacked weights; nothing has changed if they do not fit together."""

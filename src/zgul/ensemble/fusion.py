@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
+
+from zgul.adapters.bank import Inner
 
 
 class Fusion(nn.Module):
@@ -23,7 +24,6 @@ class Fusion(nn.Module):
         nn.init.normal_(self.key.weight, std=0.02)
         nn.init.zeros_(self.key.bias)
 
-    def forward(self, h: Tensor, u: Tensor) -> Tensor:
-        """Hidden states [B, T, d] and adapter outputs [N, B, T, d] to scores [B, T, N]."""
-        query = self.query(h) @ self.key.weight  # [B, T, d]
-        return torch.einsum("btd,nbtd->btn", query, u)
+    def forward(self, h: Tensor, inner: Inner) -> Tensor:
+        """Hidden states [B, T, d] and the adapters' bottlenecks to scores [B, T, N]."""
+        return inner.dot(self.query(h) @ self.key.weight)

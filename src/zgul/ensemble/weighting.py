@@ -3,7 +3,7 @@
 A weighting looks at the bank through one or two *views* (ZGUL has two, fusion and lang2vec). It gives scores
 [B, T, K, N], which a softmax over N turns into weights, and it turns the K weighted sums of adapter outputs into
 what is added to the feed-forward output: ``z = f + mix(Σ_n w_n u_n)``. Scores are the only thing that entropy
-minimisation moves.
+minimisation moves. The adapters come as `Inner`: their bottlenecks, in which scores and mixtures are computed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from zgul.adapters.bank import Inner
 from zgul.ensemble.fusion import Fusion
 from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors
 
@@ -22,20 +23,20 @@ class Weighting(nn.Module):
 
     views: tuple[str, ...] = ("mix",)
 
-    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
-        """h [B, T, d], u [N, B, T, d], language rows [B, T] to scores [B, T, K, N]."""
+    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
+        """h [B, T, d], the adapters of N languages, language rows [B, T] to scores [B, T, K, N]."""
         raise NotImplementedError
 
-    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
-        """u [N, B, T, d] and weights [B, T, K, N] to [B, T, d]."""
-        return weighted_sums(u, weights)[0]
+    def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
+        """The adapters and their weights [B, T, K, N] to what is added to f [B, T, d]."""
+        return inner.mix(weights)
 
 
 class Uniform(Weighting):
     """1/N for every adapter: MADX^multi-Uniform, and where EMEA starts."""
 
-    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
-        return h.new_zeros(*h.shape[:2], 1, len(u))
+    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
+        return h.new_zeros(*h.shape[:2], 1, len(inner))
 
 
 class OneHot(Weighting):
@@ -48,9 +49,12 @@ class OneHot(Weighting):
         super().__init__()
         self.register_buffer("choice", torch.tensor(choice), persistent=False)
 
-    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
-        chosen = nn.functional.one_hot(self.choice[languages], len(u)).to(h.dtype)  # [B, T, N]
-        return chosen.log()[:, :, None]  # 0 and -inf: the softmax is exactly one-hot
+    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
+        return self.one_hot(languages, len(inner), h.dtype)
+
+    def one_hot(self, languages: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+        """Scores [B, T, 1, N] of 0 and -inf: the softmax is exactly one-hot."""
+        return nn.functional.one_hot(self.choice[languages], count).to(dtype).log()[:, :, None]
 
 
 class ZGUL(Weighting):
@@ -80,13 +84,13 @@ class ZGUL(Weighting):
         joined = len(views) == 2 and combine == "linear"
         self.combine = nn.ModuleList(_identity(width, 2) for _ in range(depth if joined else 0))
 
-    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
         scores = []
         for view in self.views:
             if view == "fusion":
-                scores.append(self.fusion[layer](h, u))
+                scores.append(self.fusion[layer](h, inner))
             else:
-                table = self.lang2vec[layer](self.vectors(), len(u))  # [M, N]
+                table = self.lang2vec[layer](self.vectors(), len(inner))  # [M, N]
                 scores.append(table[languages].to(h.dtype))
         return torch.stack(scores, dim=2)
 
@@ -95,11 +99,13 @@ class ZGUL(Weighting):
         """Whether the mix is linear, so that it can be multiplied out."""
         return len(self.views) == 1 or len(self.combine) > 0
 
-    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
-        outputs = [self.value[layer](mixed) for mixed in weighted_sums(u, weights)]
+    def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
+        value = self.value[layer].weight  # [d, d]
         if self.combine:
-            joined: Tensor = self.combine[layer](torch.cat(outputs, dim=-1))
-            return joined
+            joined = self.combine[layer]
+            parts = joined.weight.unflatten(1, (2, -1)).transpose(0, 1) @ value  # C[:, :d] W_v and C[:, d:] W_v
+            return inner.mix(weights, parts) + joined.bias
+        outputs = [inner.mix(weights[:, :, k : k + 1], value[None]) for k in range(len(self.views))]
         return outputs[0] if len(outputs) == 1 else torch.maximum(*outputs)
 
 
@@ -132,26 +138,19 @@ class Folded(Weighting):
             self.project = nn.Parameter(parts.transpose(1, 2).reshape(depth, width, -1))  # [L, d, K d]
         self.vectors, self.lang2vec = source.vectors, source.lang2vec
 
-    def scores(self, layer: int, h: Tensor, u: Tensor, languages: Tensor) -> Tensor:
+    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
         scores = []
         for view in self.views:
             if view == "fusion":
-                query = h @ self.score[layer] + self.score_bias[layer]
-                scores.append(torch.einsum("btd,nbtd->btn", query, u))
+                scores.append(inner.dot(h @ self.score[layer] + self.score_bias[layer]))
             else:
-                table = self.lang2vec[layer](self.vectors(), len(u))
+                table = self.lang2vec[layer](self.vectors(), len(inner))
                 scores.append(table[languages].to(h.dtype))
         return torch.stack(scores, dim=2)
 
-    def mix(self, layer: int, u: Tensor, weights: Tensor) -> Tensor:
-        mixed = torch.cat(weighted_sums(u, weights), dim=-1)  # [B, T, K d]
-        return nn.functional.linear(mixed, self.project[layer], self.mix_bias[layer])
-
-
-def weighted_sums(u: Tensor, weights: Tensor) -> list[Tensor]:
-    """``Σ_n w_n u_n`` for each view: u [N, B, T, d], weights [B, T, K, N] to K tensors [B, T, d]."""
-    mixed = torch.einsum("nbtd,btkn->kbtd", u, weights.to(u.dtype))
-    return list(mixed)
+    def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
+        project = self.project[layer].unflatten(1, (len(self.views), -1)).transpose(0, 1)  # [K, d, d]
+        return inner.mix(weights, project) + self.mix_bias[layer]
 
 
 def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:

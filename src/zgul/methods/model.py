@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from zgul.adapters.bank import Bank
+from zgul.adapters.bank import Bank, Inner
 from zgul.adapters.bottleneck import Bottleneck
 from zgul.corpora.encode import Batch
 from zgul.encoders.encoder import Encoder
@@ -50,7 +50,7 @@ class Prefix:
     x: Tensor  # [B, T, d]
     f: Tensor  # [B, T, d]
     h: Tensor  # [B, T, d]
-    u: Tensor  # [N, B, T, d]
+    inner: Inner
 
 
 class Model(nn.Module):
@@ -135,14 +135,14 @@ class Model(nn.Module):
         assert self.bank is not None and self.weighting is not None
         weighting = self.weighting
         h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
-        u = self.bank(index, h) if prefix is None else prefix.u
-        weights = choose(index, lambda: weighting.scores(index, h, u, batch.languages))
-        return weighting.mix(index, u, weights)
+        inner = self.bank(index, h) if prefix is None else prefix.inner
+        weights = choose(index, lambda: weighting.scores(index, h, inner, batch.languages))
+        return weighting.mix(index, inner, weights.to(inner.a.dtype))
 
     def _invertible_scores(self, hidden: Tensor, languages: Tensor, count: int) -> Tensor:
         """Scores for the invertible blocks: a one-hot weighting picks its own, any other starts uniform."""
         from zgul.ensemble.weighting import OneHot
 
         if isinstance(self.weighting, OneHot):
-            return self.weighting.scores(0, hidden, hidden.new_empty(count), languages)
+            return self.weighting.one_hot(languages, count, hidden.dtype)
         return hidden.new_zeros(len(hidden), 1, 1, count)
