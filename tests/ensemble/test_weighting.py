@@ -95,7 +95,9 @@ def test_folding_changes_nothing(tensors, views, form: str) -> None:
         weights = scores.softmax(dim=-1)
         got = folded.scores(layer, h, inner, languages).softmax(dim=-1)
         torch.testing.assert_close(got, weights, rtol=0, atol=1e-10)
-        torch.testing.assert_close(folded.mix(layer, inner, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            folded.mix(layer, inner, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10
+        )
 
 
 def test_a_maximum_cannot_be_folded() -> None:
