@@ -100,11 +100,11 @@ class ZGUL(Weighting):
         return len(self.views) == 1 or len(self.combine) > 0
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
-        value = self.value[layer].weight  # [d, d]
+        value = self.value[layer].get_parameter("weight")  # [d, d]
         if self.combine:
             joined = self.combine[layer]
-            parts = joined.weight.unflatten(1, (2, -1)).transpose(0, 1) @ value  # C[:, :d] W_v and C[:, d:] W_v
-            return inner.mix(weights, parts) + joined.bias
+            parts = torch.stack(joined.get_parameter("weight").chunk(2, dim=1)) @ value  # C[:, :d] W_v and C[:, d:] W_v
+            return inner.mix(weights, parts) + joined.get_parameter("bias")
         outputs = [inner.mix(weights[:, :, k : k + 1], value[None]) for k in range(len(self.views))]
         return outputs[0] if len(outputs) == 1 else torch.maximum(*outputs)
 
@@ -149,7 +149,7 @@ class Folded(Weighting):
         return torch.stack(scores, dim=2)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
-        project = self.project[layer].unflatten(1, (len(self.views), -1)).transpose(0, 1)  # [K, d, d]
+        project = torch.stack(self.project[layer].chunk(len(self.views), dim=1))  # [K, d, d]
         return inner.mix(weights, project) + self.mix_bias[layer]
 
 
