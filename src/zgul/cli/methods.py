@@ -30,7 +30,7 @@ def methods(as_json: bool = typer.Option(False, "--json", help="Print JSON for o
 def describe() -> list[dict[str, Any]]:
     """Every method as plain data; the numbers are counted on the methods' own modules."""
     from zgul.methods import METHODS, ROWS
-    from zgul.methods.sizes import sizes
+    from zgul.methods.sizes import PAPER, RELEASE, sizes
 
     rows = []
     for method in METHODS.values():
@@ -49,6 +49,12 @@ def describe() -> list[dict[str, Any]]:
                     if row.method == method.name
                 ],
                 "trainable_parameters": counted.trainable,
+                "in_the_paper": f"{PAPER[method.name]}M" if method.name in PAPER else None,
+                "in_the_release": {
+                    group: sizes(method, options).trainable
+                    for group, (options, _) in RELEASE.items()
+                    if method.name == "zgul"
+                },
             }
         )
     return rows
@@ -77,9 +83,15 @@ def _show(rows: list[dict[str, Any]]) -> None:
         )
     console.print(table)
     console.print(
-        "\nTrainable parameters at the size of mBERT, 17 labels. The first strategy is the default. The paper's rows:",
-        style="dim",
+        "\nTrainable parameters at the size of mBERT, 17 labels. The first strategy is the default.", style="dim"
     )
+    printed = "; ".join(f"{row['title']} {row['in_the_paper']}" for row in rows if row["in_the_paper"])
+    console.print(f"In the paper: {printed}.", style="dim")
+    for row in rows:
+        if forms := row["in_the_release"]:
+            counts = "; ".join(f"{group} {count / 1e6:.1f}M" for group, count in forms.items())
+            console.print(f"{row['title']} in the authors' release, which has three forms: {counts}.", style="dim")
+    console.print("\nThe paper's rows:", style="dim")
     listed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", style="dim")
     for heading in ("  paper", "--method", "--strategy", "needs"):
         listed.add_column(heading)
