@@ -1,0 +1,184 @@
+"""A tagger for one language as an ONNX file, for people who deploy without torch.
+
+The whole ``Model.forward`` is traced, so any method can be exported; what depends on the language (lang2vec's scores,
+the adapter that MADX picks) becomes a constant. Entropy minimisation needs gradients and is left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zgul.corpora.encode import Batch
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.methods.model import Model
+from zgul.methods.tagger import Tagger
+from zgul.tensors import read_json, write_json
+
+FORMAT = "zgul-onnx-1"
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+TOLERANCE = 1e-3  # between torch's and onnxruntime's label scores, which are of the order of 10
+
+README = """\
+# {task} tagger for {language}
+
+`{name}` ({method}, {strategy}) as ONNX, without entropy minimisation.
+
+| file | |
+| --- | --- |
+| `model.onnx` | `input_ids`, `attention_mask` (int64, [batch, length]) to `logits` (float32, [batch, length, labels]) |
+| `tokenizer.json` | for the library `tokenizers` |
+| `config.json` | labels in the order of the scores, ids of the special pieces, the longest input |
+| `tag.py` | an example: `pip install onnxruntime tokenizers`, then `python tag.py WORD WORD …` |
+
+A sentence is `begin`, the pieces of its words, `end`; a word's tag is the best label at its first piece. Each word is
+cut into pieces by itself, and one that has none becomes `unknown`. Batch and length are free, up to `max_pieces`.
+"""
+
+
+class _OneLanguage(nn.Module):
+    """The model as a function of pieces and mask alone."""
+
+    def __init__(self, model: Model, row: int) -> None:
+        super().__init__()
+        self.model = model
+        self.row = row
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        mask, first = attention_mask.bool(), input_ids[:, 0]
+        languages = torch.full_like(input_ids, self.row)
+        logits: Tensor = self.model(Batch(input_ids, mask, mask, languages, input_ids, first, first))
+        return logits
+
+
+def export_onnx(
+    tagger: Tagger, folder: Path | str, *, language: str, strategy: str | None = None, name: str = "given"
+) -> None:
+    """Write ``model.onnx``, its tokenizer, labels and an example; the result is compared with torch's first.
+
+    ``strategy`` is a way to infer without EM; by default the tagger's own, or the first that there is.
+    """
+    folder = Path(folder)
+    _check_installed()
+    _check_target(folder)
+    strategy = _without_em(tagger, strategy)
+    wrapped = _OneLanguage(tagger.model, tagger.prepare([language], strategy)[language]).eval()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
+        _write(wrapped, tagger, Path(made), language, strategy, name)
+        _compare(wrapped, tagger, Path(made) / "model.onnx")
+        folder.mkdir(exist_ok=True)
+        for file in Path(made).iterdir():
+            file.replace(folder / file.name)
+
+
+def _check_installed() -> None:
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise ZgulError(f"ONNX export needs {', '.join(missing)}: pip install 'zgul[onnx]'")
+
+
+def _check_target(folder: Path) -> None:
+    """An earlier export may be replaced; nothing else."""
+    if folder.exists() and not folder.is_dir():
+        raise ZgulError(f"{folder} is a file; the export is a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        config = folder / "config.json"
+        if not config.is_file() or read_json(config).get("format") != FORMAT:
+            raise ZgulError(f"{folder} holds other files; name a new or empty folder")
+
+
+def _without_em(tagger: Tagger, strategy: str | None) -> str:
+    method = tagger.method
+    if strategy is not None and method.uses_em(method.check_strategy(strategy)):
+        raise ZgulError(f"the strategy {strategy!r} minimises entropy, which an ONNX file cannot; leave it out")
+    chosen = strategy or tagger.strategy
+    if not method.uses_em(chosen):
+        return chosen
+    return next(name for name in method.strategies if not method.uses_em(name))
+
+
+def _write(wrapped: _OneLanguage, tagger: Tagger, folder: Path, language: str, strategy: str, name: str) -> None:
+    _trace(wrapped, tagger).save(str(folder / "model.onnx"), external_data=False)
+    tagger.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
+    pieces = tagger.pieces
+    config = {
+        "format": FORMAT,
+        "task": tagger.task,
+        "language": language,
+        "labels": tagger.labels,
+        "begin": pieces.begin,
+        "end": pieces.end,
+        "pad": pieces.pad,
+        "unknown": pieces.unknown,
+        "max_pieces": tagger.parts.encoder.max_pieces,
+        "tagger": {"name": name, "method": tagger.method.name, "strategy": strategy, "sources": tagger.parts.sources},
+    }
+    write_json(folder / "config.json", config)
+    shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
+    told = {"task": tagger.task.upper(), "language": language, "method": tagger.method.title}
+    (folder / "README.md").write_text(README.format(**told, strategy=strategy, name=name), encoding="utf-8")
+
+
+def _trace(wrapped: _OneLanguage, tagger: Tagger) -> Any:
+    ids = _sample(tagger, 2, 7)
+    shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=tagger.parts.encoder.max_pieces)}
+    with torch.no_grad(), _quiet():
+        return torch.onnx.export(
+            wrapped,
+            (ids, torch.ones_like(ids)),
+            dynamo=True,
+            verbose=False,
+            input_names=["input_ids", "attention_mask"],
+            output_names=["logits"],
+            dynamic_shapes={"input_ids": shape, "attention_mask": shape},
+        )
+
+
+def _compare(wrapped: _OneLanguage, tagger: Tagger, path: Path) -> None:
+    """Refuse a file that does not compute what the model does, at sizes other than those it was traced with."""
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for batch, length in ((1, 3), (3, 40)):
+        ids = _sample(tagger, batch, length)
+        mask = torch.ones_like(ids)
+        mask[1:, length // 2 :] = 0
+        found = session.run(["logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
+        with torch.no_grad():
+            expected = wrapped(ids, mask)
+        away = float((torch.from_numpy(found) - expected)[mask.bool()].abs().max())
+        if not away < TOLERANCE:
+            raise ZgulError(
+                f"the ONNX file gives other label scores than torch (by {away:.2g}), so it was not kept. "
+                "Update onnx, onnxscript and onnxruntime, and report this if it stays."
+            )
+
+
+def _sample(tagger: Tagger, batch: int, length: int) -> Tensor:
+    vocabulary = int(tagger.parts.encoder.model.config.vocab_size)
+    return torch.randint(vocabulary, (batch, length), generator=torch.Generator().manual_seed(0))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter tells at length of packages that play no part here."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ZgulWarning)
+            yield
+    finally:
+        logger.setLevel(level)

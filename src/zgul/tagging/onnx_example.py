@@ -1,0 +1,40 @@
+"""Tag one sentence with an exported tagger; needs onnxruntime and tokenizers alone.
+
+python tag.py Hetta er ein lítil roynd .
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from onnxruntime import InferenceSession
+from tokenizers import Tokenizer
+
+
+class OnnxTagger:
+    def __init__(self, folder: Path) -> None:
+        self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.session = InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+
+    def tag(self, words: list[str]) -> list[str]:
+        pieces = self.tokenizer.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+        rows = [word.ids or [self.config["unknown"]] for word in pieces]
+        ids = [self.config["begin"], *(piece for row in rows for piece in row), self.config["end"]]
+        if len(ids) > self.config["max_pieces"]:
+            raise ValueError(f"{len(ids)} pieces, but the model reads {self.config['max_pieces']}: cut the sentence")
+        batch = np.array([ids], dtype=np.int64)  # more sentences: pad with config["pad"], and the mask with 0
+        logits = self.session.run(["logits"], {"input_ids": batch, "attention_mask": np.ones_like(batch)})[0]
+        first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's tag stands on its first piece
+        tags = [self.config["labels"][best] for best in logits[0, first].argmax(axis=-1)]
+        for n, tag in enumerate(tags):  # an entity begins with B-
+            if tag.startswith("I-") and (n == 0 or tags[n - 1][2:] != tag[2:]):
+                tags[n] = "B-" + tag[2:]
+        return tags
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    for word, tag in zip(words, OnnxTagger(Path(__file__).parent).tag(words), strict=True):
+        print(word, tag, sep="\t")
