@@ -59,7 +59,7 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
         ({"sources": 3}, "sources must be a list"),
         ({"task": "lemma"}, "task is pos or ner"),
         ({"select": "first"}, "select is best or last"),
-        ({"precision": "int8"}, "precision is auto, float32 or bfloat16"),
+        ({"precision": "int8"}, "precision is one of auto, float32, bfloat16"),
         ({"em_by": "guess"}, "em_by is source, loso or target"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"accumulate": 0}, "accumulate must be at least 1"),

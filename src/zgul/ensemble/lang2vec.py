@@ -82,3 +82,15 @@ class Lang2Vec(nn.Module):
         pair = torch.tanh(self.query(vectors)[:, None] + self.key(vectors[:sources]))  # [M, N, d]
         scores: Tensor = self.value(pair).squeeze(-1)
         return scores
+
+
+def lookup(table: Tensor, languages: Tensor) -> Tensor:
+    """Rows of a small table [M, N] for languages [B, T]: [B, T, N].
+
+    While training as a product with one-hot vectors: its gradient is a sum, that of an index a slow scatter of many
+    tokens to few rows.
+    """
+    if not table.requires_grad:
+        return table[languages]
+    chosen = nn.functional.one_hot(languages, len(table)).to(table.dtype)  # [B, T, M]
+    return (chosen[..., None] * table).sum(dim=-2)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from zgul.adapters.bank import Inner
 from zgul.ensemble.fusion import Fusion
-from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors
+from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors, lookup
 
 
 class Weighting(nn.Module):
@@ -91,7 +91,7 @@ class ZGUL(Weighting):
                 scores.append(self.fusion[layer](h, inner))
             else:
                 table = self.lang2vec[layer](self.vectors(), len(inner))  # [M, N]
-                scores.append(table[languages].to(h.dtype))
+                scores.append(lookup(table, languages).to(h.dtype))
         return torch.stack(scores, dim=2)
 
     @property
@@ -145,7 +145,7 @@ class Folded(Weighting):
                 scores.append(inner.dot(h @ self.score[layer] + self.score_bias[layer]))
             else:
                 table = self.lang2vec[layer](self.vectors(), len(inner))
-                scores.append(table[languages].to(h.dtype))
+                scores.append(lookup(table, languages).to(h.dtype))
         return torch.stack(scores, dim=2)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError
 from zgul.methods import Method, MethodOptions, Parts, method
+from zgul.precision import autocast
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 FORMAT = 1
@@ -54,6 +55,7 @@ class Tagger:
     strategy: str = ""
     em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     about: dict[str, Any] = field(default_factory=dict)  # how it was made
+    precision: str = "auto"  # in which it predicts
 
     def __post_init__(self) -> None:
         self.strategy = self.method.check_strategy(self.strategy or self.method.strategies[0])
@@ -123,7 +125,7 @@ class Tagger:
         *,
         strategy: str | None = None,
         em: EMConfig | None = None,
-        max_tokens: int = 4096,
+        max_tokens: int | None = None,
         weights: bool = False,
         on_batch: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
@@ -141,7 +143,7 @@ class Tagger:
         probabilities = torch.zeros(count, device=self.device)
         seen: dict[str, Tensor] = {}
         self.model.eval()
-        for batch in encoded.batches(max_tokens):
+        for batch in encoded.batches(max_tokens or batch_tokens(self.device)):
             logits, before, after = self._run(batch, em, weights)
             best = logits.float().softmax(dim=-1).max(dim=-1)
             encoded.scatter(tags, batch, best.indices)
@@ -174,7 +176,7 @@ class Tagger:
         self,
         sentences: Sequence[Sentence],
         strategy: str,
-        max_tokens: int,
+        max_tokens: int | None,
         weights: bool,
         on_batch: Callable[[int], None] | None,
     ) -> list[Prediction]:
@@ -195,13 +197,11 @@ class Tagger:
 
     def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Label scores of a batch and, where asked, the weights before and after EM."""
-        if self.model.bank is None or (em is None and not weights):
-            with torch.no_grad():
-                return self.model(batch), None, None
-        if em is None or em.steps == 0:
-            result = minimise_entropy(self.model, batch, EMConfig(steps=0))
-        else:
-            result = minimise_entropy(self.model, batch, em)
+        with autocast(self.device, self.precision):
+            if self.model.bank is None or (em is None and not weights):
+                with torch.no_grad():
+                    return self.model(batch), None, None
+            result = minimise_entropy(self.model, batch, em or EMConfig(steps=0))
         return (result.logits, result.before, result.after) if weights else (result.logits, None, None)
 
     def fold(self) -> Tagger:
@@ -332,6 +332,11 @@ class Tagger:
                     f"this model needs {list(own[name].shape)}"
                 )
             own[name].copy_(value)
+
+
+def batch_tokens(device: torch.device) -> int:
+    """Tokens that are read at once: what keeps the device busy and fits its memory, with EM's gradients."""
+    return 16384 if device.type == "cuda" else 4096
 
 
 def valid_iob2(tags: list[str]) -> list[str]:

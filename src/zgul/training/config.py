@@ -9,6 +9,7 @@ from typing import Any
 
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
+from zgul.precision import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class TrainingConfig:
             raise ZgulError(f"task is pos or ner, not {self.task!r}")
         if self.select not in ("best", "last"):
             raise ZgulError(f"select is best or last, not {self.select!r}")
-        if self.precision not in ("auto", "float32", "bfloat16"):
-            raise ZgulError(f"precision is auto, float32 or bfloat16, not {self.precision!r}")
+        if self.precision not in PRECISIONS:
+            raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {self.precision!r}")
         if self.em_by not in ("source", "loso", "target"):
             raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
         for name, least in (("batch_size", 1), ("accumulate", 1), ("max_pieces", 3)):  # a piece between two specials

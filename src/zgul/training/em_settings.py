@@ -16,7 +16,8 @@ from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
-from zgul.methods.tagger import Tagger
+from zgul.methods.tagger import Tagger, batch_tokens
+from zgul.precision import autocast
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,20 @@ def em_table(
     rows = tagger.prepare(list(dict.fromkeys(sentence.language or "" for sentence in sentences)), strategy)
     encoded = tagger.pieces.encode(sentences, languages=rows).to(tagger.device)
     gold = [sentence.tags or [] for sentence in sentences]
-    tokens = 32768 if tagger.device.type == "cuda" else 4096
     table = EMTable(language, len(sentences), 0.0)
     for rate in grid.rates:
         config = replace(base, steps=max(grid.steps), lr=rate)
         kept = {
             step: torch.zeros(len(encoded.pieces), dtype=torch.int16, device=tagger.device) for step in (0, *grid.steps)
         }
-        for batch in encoded.batches(tokens):
+        for batch in encoded.batches(batch_tokens(tagger.device)):
 
             def keep(step: int, logits: torch.Tensor, batch=batch, kept=kept) -> None:  # type: ignore[no-untyped-def]
                 if step in kept:
                     encoded.scatter(kept[step], batch, logits.argmax(dim=-1))
 
-            minimise_entropy(tagger.model, batch, config, on_step=keep)
+            with autocast(tagger.device, tagger.precision):
+                minimise_entropy(tagger.model, batch, config, on_step=keep)
             if on_batch is not None:
                 on_batch(len(batch.rows))
         for step, tags in kept.items():

@@ -20,12 +20,13 @@ from zgul.corpora.encode import EncodedCorpus, PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.methods.tagger import Tagger
+from zgul.precision import autocast
 from zgul.tensors import write_json
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.data import LabelledData
 from zgul.training.interrupt import deferred_interrupt
-from zgul.training.stepper import Stepper, autocast, half_frozen
+from zgul.training.stepper import Stepper, half_frozen
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together

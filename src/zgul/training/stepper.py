@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from zgul.corpora.encode import IGNORED, Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.graphs import GraphedStep
 from zgul.methods.model import Model
+from zgul.precision import autocast
 
 
 def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
@@ -27,15 +27,6 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
     logits = model(batch).float()  # [B, T, C]
     logits = logits.masked_fill(~allowed[batch.corpus][:, None], -torch.inf)
     return F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, reduction="sum")
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """bf16 where asked, or on a GPU by default."""
-    wanted = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
-    if not wanted:
-        return nullcontext()
-    # a captured graph must not remember casts made outside it
-    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 @contextmanager
@@ -111,7 +102,7 @@ class Stepper:
         warnings.warn(f"out of memory: going on with {self.micro} sentences at a time", ZgulWarning, stacklevel=2)
 
     def _update(self, batch: Batch) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=self.device.type != "cuda")
+        self.optimizer.zero_grad()  # a captured step makes its gradients anew in each replay
         words = (batch.labels != IGNORED).sum().clamp(min=1)
         total = torch.zeros((), device=self.device)
         for start in range(0, len(batch.rows), self.micro):
