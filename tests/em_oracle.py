@@ -56,6 +56,30 @@ def slow_em(
     return SlowEM(logits, before, torch.stack(weights), entropies)
 
 
+def slow_adaptive_em(
+    model: Any,
+    pieces: list[int],
+    words: list[int],
+    languages: list[int],
+    *,
+    steps: int,
+    lr: float,
+    skip_below: float,
+    patience: int,
+) -> tuple[SlowEM, int]:
+    """One sentence with the rules that stop it, each run of Algorithm 1 from its start; also how many steps it took."""
+    found = slow_em(model, pieces, words, languages, 0, lr)
+    if mean_entropy(found.logits, words) < skip_below:
+        return found, 0
+    tags = [found.logits[words].argmax(dim=-1).tolist()]
+    for count in range(1, steps if patience else 0):
+        found = slow_em(model, pieces, words, languages, count, lr)
+        tags.append(found.logits[words].argmax(dim=-1).tolist())
+        if count >= patience and all(row == tags[-1] for row in tags[-1 - patience :]):
+            return found, count
+    return slow_em(model, pieces, words, languages, steps, lr), steps
+
+
 def mean_entropy(logits: Tensor, words: list[int]) -> Tensor:
     """Entropy of the label distribution, averaged over the words of the sentence."""
     total = logits.new_zeros(())

@@ -164,7 +164,10 @@ def test_no_step_is_the_model_itself_for_madx(invertible: str, strategy: str) ->
     assert (moved.entropy[-1] < moved.entropy[0]).all()
 
 
-@pytest.mark.parametrize("wrong", [{"steps": -1}, {"lr": -0.1}, {"start": "zero"}, {"positions": "specials"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": -1}, {"lr": -0.1}, {"skip_below": -1.0}, {"patience": -1}, {"start": "zero"}, {"positions": "specials"}],
+)
 def test_settings_that_make_no_sense(wrong: dict) -> None:
     with pytest.raises(ZgulError, match=r"EM (needs|starts)"):
         EMConfig(**wrong)

@@ -8,6 +8,9 @@ batch is the sum of its sentences' means, so batching changes nothing but speed.
 What is saved against the plain loop: the first forward yields the start *and* the first gradient (T + 1 forwards,
 not T + 2); scores are given, so fusion's projections are not computed again; the first layer up to its mix is the
 same in every step and is computed once; no weight asks for a gradient.
+
+Not exact, and off unless asked for: sentences that are certain already stay as they are (``skip_below``), and one
+whose tags no longer change stops (``patience``). Finished sentences leave the batch, so that the work falls.
 """
 
 from __future__ import annotations
@@ -40,12 +43,13 @@ class EMConfig:
     start: str = "scores"  # "probabilities": the authors' release, which applies the softmax twice
     positions: str = "words"  # "all": the release's sum over every position, padding and specials included
     skip_below: float = 0.0  # sentences of less entropy (nats a word) are certain already and stay as they are
+    patience: int = 0  # above 0: a sentence stops when its tags have not changed for this many steps
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or self.lr < 0 or self.skip_below < 0:
+        if min(self.steps, self.lr, self.skip_below, self.patience) < 0:
             raise ZgulError(
-                "EM needs steps, lr and skip_below of at least 0, "
-                f"not steps={self.steps}, lr={self.lr}, skip_below={self.skip_below}"
+                "EM needs steps, lr, skip_below and patience of at least 0, not "
+                f"steps={self.steps}, lr={self.lr}, skip_below={self.skip_below}, patience={self.patience}"
             )
         if self.start not in STARTS or self.positions not in POSITIONS:
             raise ZgulError(f"EM starts from {' or '.join(STARTS)} and averages over {' or '.join(POSITIONS)}")
@@ -58,6 +62,7 @@ class EMResult:
     logits: Tensor  # [B, T, C]
     before: Tensor
     after: Tensor
+    steps: Tensor  # [B] how often each sentence was moved
     entropy: list[Tensor] = field(default_factory=list)  # [B] after each forward, mean over the words
 
 
@@ -66,41 +71,106 @@ def minimise_entropy(
 ) -> EMResult:
     """Tag a batch, moving its adapter weights to where the model is most certain.
 
-    ``on_step`` hears the label scores [B, T, C] after t = 0, 1, … steps: what a run with T = t would give.
-    It hears all sentences, also those that ``skip_below`` would leave as they are.
+    ``on_step`` hears the label scores [B, T, C] of all sentences after t = 0, 1, … steps: what a run with T = t would
+    give. No sentence is skipped or stopped then.
     """
-    if config.steps and config.skip_below and on_step is None:
-        return _uncertain_only(model, batch, config)
-    leaves = _Leaves(config)
+    if on_step is not None:
+        config = replace(config, skip_below=0.0, patience=0)
     with _frozen(model):
-        with torch.no_grad():
-            prefix = model.prefix(batch) if model.invertible != "mixed" else None
-        entropies = []
-        for step in range(config.steps + 1):
+        run = _Run(model, batch, config)
+        if config.steps and config.skip_below:
+            # most sentences are certain: what a gradient needs is kept only for the others, in a forward of their own
+            with torch.no_grad():
+                run.forward(0)
+            run.finish(0, run.entropy < config.skip_below)
+            run.drop()
+        for step in range(config.steps + 1 if len(run.rows) else 0):
             last = step == config.steps
             with torch.set_grad_enabled(not last):
-                logits = model(batch, choose=leaves.choose, prefix=prefix)
-                per_position = position_entropy(logits)  # [B, T]
-                entropies.append(_sentence_entropy(per_position, batch, "words").detach())
+                run.forward(step)
             if on_step is not None:
-                on_step(step, logits.detach())
+                on_step(step, run.logits.detach())
             if last:
+                run.finish(step, torch.ones_like(run.entropy, dtype=torch.bool))
                 break
-            # the sum over sentences: each sentence's scores get the gradient of its own entropy alone
-            leaves.step(_sentence_entropy(per_position, batch, config.positions).sum())
-    return EMResult(logits.detach(), leaves.before(), leaves.after(), entropies)
+            if config.patience:
+                run.finish(step, run.settled())
+                if run.finished.all():
+                    break
+            run.step()
+            if config.patience:
+                run.drop()
+    return run.result
 
 
-def _uncertain_only(model: Model, batch: Batch, config: EMConfig) -> EMResult:
-    """EM on the sentences that leave something to gain; not exact against EM on all, and much cheaper."""
-    result = minimise_entropy(model, batch, replace(config, steps=0))
-    chosen = result.entropy[0] >= config.skip_below  # [B]
-    if chosen.any():
-        part = Batch(**{name: value[chosen] for name, value in vars(batch).items()})
-        moved = minimise_entropy(model, part, replace(config, skip_below=0.0))
-        result.logits[chosen] = moved.logits
-        result.after[:, chosen] = moved.after
-    return result
+class _Run:
+    """A batch on its way through EM. Finished sentences leave it, so that they cost nothing more."""
+
+    logits: Tensor  # [B, T, C] of the last forward, for the sentences still here, as all below
+    entropy: Tensor  # [B]
+    finished: Tensor  # [B] bool
+
+    def __init__(self, model: Model, batch: Batch, config: EMConfig) -> None:
+        self.model, self.batch, self.config = model, batch, config
+        with torch.no_grad():
+            self.prefix = model.prefix(batch) if model.invertible != "mixed" else None  # else it moves, too
+        self.leaves = _Leaves(config)
+        self.rows = torch.arange(len(batch.rows), device=batch.rows.device)  # [B] places in the whole batch
+        self._tags: Tensor | None = None  # [B, T] after the last step
+        self._unchanged = torch.zeros_like(self.rows)  # [B] for how many steps they have been the same
+        self._result: EMResult | None = None
+
+    @property
+    def result(self) -> EMResult:
+        assert self._result is not None
+        return self._result
+
+    def forward(self, step: int) -> None:
+        """Label scores and entropy after so many steps."""
+        self.logits = self.model(self.batch, choose=self.leaves.choose, prefix=self.prefix)
+        self._per_position = position_entropy(self.logits)  # [B, T]
+        self.entropy = _sentence_entropy(self._per_position, self.batch, "words").detach()
+        if self._result is None:
+            weights = self.leaves.before()
+            logits = torch.empty_like(self.logits, requires_grad=False)
+            self._result = EMResult(logits, weights, weights.clone(), torch.zeros_like(self.rows))
+        history = self._result.entropy
+        whole = history[-1].clone() if history else torch.empty_like(self.entropy)
+        history[step:] = [whole.index_copy_(0, self.rows, self.entropy)]
+
+    def settled(self) -> Tensor:
+        """Which sentences [B] have kept their tags for long enough; asked once after each step's forward."""
+        tags = self.logits.detach().argmax(dim=-1).where(self.batch.words, -1)
+        if self._tags is not None:
+            same = (tags == self._tags).all(dim=-1)
+            self._unchanged = torch.where(same, self._unchanged + 1, 0)
+        self._tags = tags
+        return self._unchanged >= self.config.patience
+
+    def step(self) -> None:
+        # the sum over sentences: each sentence's scores get the gradient of its own entropy alone
+        self.leaves.step(_sentence_entropy(self._per_position, self.batch, self.config.positions).sum())
+
+    def finish(self, step: int, finished: Tensor) -> None:
+        """Keep what these sentences [B] have come to after so many steps."""
+        self.finished = finished
+        rows = self.rows[finished]
+        self.result.steps[rows] = step
+        self.result.logits[rows] = self.logits.detach()[finished]
+        self.result.after[:, rows] = self.leaves.after()[:, finished]
+
+    def drop(self) -> None:
+        """Leave finished sentences out of all that follows."""
+        if not self.finished.any():
+            return
+        keep = (~self.finished).nonzero().squeeze(1)
+        self.rows, self._unchanged = self.rows[keep], self._unchanged[keep]
+        self._tags = None if self._tags is None else self._tags[keep]
+        self.batch = Batch(**{name: value[keep] for name, value in vars(self.batch).items()})
+        if (prefix := self.prefix) is not None:
+            inner = replace(prefix.inner, a=prefix.inner.a[keep])
+            self.prefix = replace(prefix, x=prefix.x[keep], f=prefix.f[keep], h=prefix.h[keep], inner=inner)
+        self.leaves.keep(keep)
 
 
 def position_entropy(logits: Tensor) -> Tensor:
@@ -131,6 +201,7 @@ class _Leaves:
         if layer not in self.base:
             with torch.no_grad():
                 scores = compute()
+                scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # small moves must not be lost
                 if self.config.start == "probabilities":
                     scores = scores.softmax(dim=-1)
             self.base[layer] = scores
@@ -150,6 +221,11 @@ class _Leaves:
             for move, gradient in zip(self.moves.values(), gradients, strict=True):
                 move -= self.config.lr * gradient
         self.moved = True
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these sentences alone."""
+        self.base = {layer: base[rows] for layer, base in self.base.items()}
+        self.moves = {layer: move.detach()[rows].requires_grad_() for layer, move in self.moves.items()}
 
     @torch.no_grad()
     def before(self) -> Tensor:
