@@ -87,11 +87,14 @@ def test_finished_sentences_cost_nothing_more(tagger, batch, median, monkeypatch
 
     monkeypatch.setattr(type(tagger.model), "forward", counted)
     result = minimise_entropy(tagger.model, batch, EMConfig(steps=STEPS, lr=LR, skip_below=median, patience=1))
-    uncertain = int((result.entropy[0] >= median).sum())
-    assert sizes[:2] == [13, uncertain] and uncertain < 13
-    moving = [int((result.steps >= step).sum()) for step in range(1, len(sizes) - 1)]
-    assert sizes[2:] == moving
-    assert moving[-1] < uncertain, "some stopped before others"
+    expected = [13]
+    for step in range(STEPS):
+        moving = int((result.steps > step).sum())
+        if 2 * moving < expected[-1] and moving:  # their gradient comes from a forward of their own
+            expected.append(moving)
+        expected += [moving] if moving else []
+    assert sizes == expected
+    assert sizes[-1] < 6, "some stopped before others"
     everyone = minimise_entropy(tagger.model, batch, EMConfig(steps=STEPS, skip_below=100.0))
     assert sizes[-1] == 13 and everyone.steps.sum() == 0, "all certain: one forward"
 

@@ -54,6 +54,11 @@ class EMConfig:
         if self.start not in STARTS or self.positions not in POSITIONS:
             raise ZgulError(f"EM starts from {' or '.join(STARTS)} and averages over {' or '.join(POSITIONS)}")
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether a sentence may take fewer steps than T: not exact."""
+        return self.skip_below > 0 or self.patience > 0
+
 
 @dataclass
 class EMResult:
@@ -78,13 +83,7 @@ def minimise_entropy(
         config = replace(config, skip_below=0.0, patience=0)
     with _frozen(model):
         run = _Run(model, batch, config)
-        if config.steps and config.skip_below:
-            # most sentences are certain: what a gradient needs is kept only for the others, in a forward of their own
-            with torch.no_grad():
-                run.forward(0)
-            run.finish(0, run.entropy < config.skip_below)
-            run.drop()
-        for step in range(config.steps + 1 if len(run.rows) else 0):
+        for step in range(config.steps + 1):
             last = step == config.steps
             with torch.set_grad_enabled(not last):
                 run.forward(step)
@@ -92,13 +91,16 @@ def minimise_entropy(
                 on_step(step, run.logits.detach())
             if last:
                 run.finish(step, torch.ones_like(run.entropy, dtype=torch.bool))
-                break
-            if config.patience:
-                run.finish(step, run.settled())
-                if run.finished.all():
+            elif config.adaptive:
+                run.finish(step, run.certain() if step == 0 else run.settled())
+                left = int((~run.finished).sum())
+                if left == 0:
                     break
-            run.step()
-            if config.patience:
+                if 2 * left < len(run.rows):  # a forward and a backward of the few cost less than a backward of all
+                    run.drop()
+                    run.forward(step)
+            if not last:
+                run.step()
                 run.drop()
     return run.result
 
@@ -108,7 +110,6 @@ class _Run:
 
     logits: Tensor  # [B, T, C] of the last forward, for the sentences still here, as all below
     entropy: Tensor  # [B]
-    finished: Tensor  # [B] bool
 
     def __init__(self, model: Model, batch: Batch, config: EMConfig) -> None:
         self.model, self.batch, self.config = model, batch, config
@@ -116,7 +117,8 @@ class _Run:
             self.prefix = model.prefix(batch) if model.invertible != "mixed" else None  # else it moves, too
         self.leaves = _Leaves(config)
         self.rows = torch.arange(len(batch.rows), device=batch.rows.device)  # [B] places in the whole batch
-        self._tags: Tensor | None = None  # [B, T] after the last step
+        self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
+        self._tags = batch.input_ids  # [B, T] after the last step
         self._unchanged = torch.zeros_like(self.rows)  # [B] for how many steps they have been the same
         self._result: EMResult | None = None
 
@@ -138,14 +140,21 @@ class _Run:
         whole = history[-1].clone() if history else torch.empty_like(self.entropy)
         history[step:] = [whole.index_copy_(0, self.rows, self.entropy)]
 
+    def certain(self) -> Tensor:
+        """Which sentences [B] have nothing to gain."""
+        self._tags = self._best()
+        return self.entropy < self.config.skip_below
+
     def settled(self) -> Tensor:
-        """Which sentences [B] have kept their tags for long enough; asked once after each step's forward."""
-        tags = self.logits.detach().argmax(dim=-1).where(self.batch.words, -1)
-        if self._tags is not None:
-            same = (tags == self._tags).all(dim=-1)
-            self._unchanged = torch.where(same, self._unchanged + 1, 0)
+        """Which sentences [B] have kept their tags for long enough; to be asked once after each step."""
+        tags = self._best()
+        self._unchanged = torch.where((tags == self._tags).all(dim=-1), self._unchanged + 1, 0)
         self._tags = tags
-        return self._unchanged >= self.config.patience
+        return (self._unchanged >= self.config.patience) & (self.config.patience > 0)
+
+    def _best(self) -> Tensor:
+        """The tag of each word [B, T]; -1 elsewhere."""
+        return self.logits.detach().argmax(dim=-1).where(self.batch.words, -1)
 
     def step(self) -> None:
         # the sum over sentences: each sentence's scores get the gradient of its own entropy alone
@@ -161,11 +170,11 @@ class _Run:
 
     def drop(self) -> None:
         """Leave finished sentences out of all that follows."""
-        if not self.finished.any():
+        if not self.config.adaptive or not self.finished.any():
             return
         keep = (~self.finished).nonzero().squeeze(1)
         self.rows, self._unchanged = self.rows[keep], self._unchanged[keep]
-        self._tags = None if self._tags is None else self._tags[keep]
+        self._tags, self.finished = self._tags[keep], self.finished[keep]
         self.batch = Batch(**{name: value[keep] for name, value in vars(self.batch).items()})
         if (prefix := self.prefix) is not None:
             inner = replace(prefix.inner, a=prefix.inner.a[keep])
