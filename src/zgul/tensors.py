@@ -1,32 +1,59 @@
-"""Tensors on disk: safetensors in full, 16-bit or 8-bit form. Never pickle.
+"""Tensors on disk: safetensors in full, 16-bit or coded form. Never pickle.
 
-8-bit: every row of a matrix gets one 16-bit scale, ``w ≈ scale · int8``; vectors stay 16-bit.
+Coded (``bits`` from 6 to 12): the numbers of a row become whole steps, ``w ≈ step · code``. The step is a fixed part
+of the row's root mean square; were it one of the row's largest number, an outlier would make all others coarse. Large
+codes are rare then, so their upper 8 bits are Huffman-coded; the lower ones are as good as random and stand as they
+are. A normally distributed row takes about ``bits`` bits a number. Vectors and small matrices stay 16-bit.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import zlib
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
-BITS = (32, 16, 8)
-_SCALE = ".scale"
+CODED = range(6, 13)  # bits
+SMALL = 5000  # numbers of a matrix that is not worth coding
+_GAUSS = 0.5 * math.log2(2 * math.pi * math.e)  # bits of a standard normal number in steps of 1
+_NOTE = "zgul.coded"  # in the file's metadata: [bits, columns] of each coded matrix
+_STEP, _HIGH, _LOW = ".step", ".high", ".low"
+_SCALE = ".scale"  # of the 8-bit form of zgul 0.1, which is still read: w = scale · int8
 
 
 def save_tensors(
     path: Path, tensors: dict[str, Tensor], *, bits: int = 32, metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors atomically."""
+    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form."""
     from safetensors.torch import save
 
-    packed = {name: value for key, tensor in tensors.items() for name, value in _pack(key, tensor, bits).items()}
+    if bits not in (32, 16, *CODED):
+        raise ZgulError(f"tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}")
+    packed: dict[str, Tensor] = {}
+    coded: dict[str, list[int]] = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ZgulError(f"{name} holds numbers that are not finite; {path} was not written")
+        if bits == 32 or not tensor.is_floating_point():
+            packed[name] = tensor.clone()
+        elif bits == 16 or tensor.dim() < 2 or tensor.numel() < SMALL:
+            packed[name] = tensor.to(torch.float16)
+            if not torch.isfinite(packed[name]).all():
+                raise ZgulError(f"{name} holds numbers too large for 16 bits; save {path} in 32")
+        else:
+            packed |= {name + part: value for part, value in _code(tensor, bits).items()}
+            coded[name] = [bits, tensor.shape[-1]]
+    notes = dict(metadata or {}) | ({_NOTE: json.dumps(coded)} if coded else {})
     with atomic_write(path, "wb") as file:
-        file.write(save(packed, metadata=metadata))
+        file.write(save(packed, metadata=notes or None))
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -47,10 +74,19 @@ def load_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except (SafetensorError, OSError, ValueError) as error:
         raise ZgulError(f"{path} is not a complete safetensors file ({error}); fetch or save it again") from error
     tensors = {}
-    for name, tensor in packed.items():
-        if name.endswith(_SCALE):
-            continue
-        value = _unpack(tensor, packed.get(name + _SCALE))
+    try:
+        for name, (bits, columns) in json.loads(metadata.pop(_NOTE, "{}")).items():
+            step, high, low = (packed.pop(name + part) for part in (_STEP, _HIGH, _LOW))
+            tensors[name] = _decode(step, high, low, bits, columns)
+    except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
+        raise ZgulError(
+            f"{path} is damaged: what it holds in coded form cannot be read ({error}); save it again"
+        ) from error
+    for name in [name for name in packed if name.endswith(_SCALE)]:
+        scale, whole = packed.pop(name), name.removesuffix(_SCALE)
+        packed[whole] = packed[whole].float() * scale.float()
+    for name, tensor in (tensors | packed).items():
+        value = tensor.float() if tensor.dtype == torch.float16 else tensor
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise ZgulError(f"{path}: {name} holds numbers that are not finite; this file is damaged, save it again")
         tensors[name] = value
@@ -77,17 +113,35 @@ def write_json(path: Path, value: object) -> None:
         file.write("\n")
 
 
-def _pack(name: str, tensor: Tensor, bits: int) -> dict[str, Tensor]:
-    tensor = tensor.detach().cpu().contiguous()
-    if bits == 32 or not tensor.is_floating_point():
-        return {name: tensor.clone()}
-    if bits == 16 or tensor.dim() < 2:
-        return {name: tensor.to(torch.float16)}
-    scale = (tensor.abs().amax(dim=-1, keepdim=True) / 127).clamp(min=1e-7).to(torch.float16)
-    return {name: (tensor / scale.float()).round().clamp(-127, 127).to(torch.int8), name + _SCALE: scale}
+def _code(tensor: Tensor, bits: int) -> dict[str, Tensor]:
+    """A matrix as the steps of its rows and two streams of bytes."""
+    low = bits - 5
+    limit = 2 ** (low + 7) - 1  # of a code's size, so that its upper part fits in a byte
+    rows = tensor.double()
+    size = rows.square().mean(dim=-1).sqrt() * 2 ** (_GAUSS - bits)
+    # a step has 8 binary digits, hence the one part in a hundred more
+    step = torch.maximum(size, rows.abs().amax(dim=-1) / limit * 1.01).clamp(min=1e-30).to(torch.bfloat16)
+    codes = (rows / step.double()[..., None]).round().clamp(-limit, limit).to(torch.int32).numpy().ravel()
+    signless = np.where(codes < 0, -2 * codes - 1, 2 * codes)  # 0, -1, 1, -2, … as 0, 1, 2, 3, …
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
+    high = deflate.compress((signless >> low).astype(np.uint8).tobytes()) + deflate.flush()
+    planes = np.stack([(signless >> place & 1).astype(np.uint8) for place in range(low)])
+    return {
+        _STEP: step,
+        _HIGH: torch.frombuffer(bytearray(high), dtype=torch.uint8),
+        _LOW: torch.from_numpy(np.packbits(planes.ravel())),
+    }
 
 
-def _unpack(tensor: Tensor, scale: Tensor | None) -> Tensor:
-    if scale is not None:
-        return tensor.float() * scale.float()
-    return tensor.float() if tensor.dtype == torch.float16 else tensor
+def _decode(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) -> Tensor:
+    """What `_code` was given, to half a step."""
+    places, count = bits - 5, step.numel() * columns
+    upper = zlib.decompressobj(-zlib.MAX_WBITS).decompress(high.numpy().tobytes(), count + 1)
+    if len(upper) != count or low.numel() != -(-places * count // 8):
+        raise ValueError(f"{count} numbers are announced, {len(upper)} are there")
+    planes = np.unpackbits(low.numpy(), count=places * count).reshape(places, count)
+    signless = np.frombuffer(upper, np.uint8).astype(np.int32) << places
+    for place, plane in enumerate(planes):
+        signless |= plane.astype(np.int32) << place
+    codes = (signless >> 1) ^ -(signless & 1)
+    return torch.from_numpy(codes).float().reshape(*step.shape, columns) * step.float()[..., None]

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from family import tiny_encoder
 from small_tagger import LABELS, MADE, WIDTH, small_tagger
+from zgul import tensors
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.ensemble.weighting import Folded
@@ -196,17 +197,19 @@ def test_a_folded_tagger_can_be_saved_again(tmp_path: Path) -> None:
     assert not (tmp_path / "little").exists()
 
 
-@pytest.mark.parametrize("bits", [16, 8])
-def test_fewer_bits_are_smaller_and_near(tmp_path: Path, bits: int) -> None:
+@pytest.mark.parametrize("bits", [16, 9, 8])
+def test_fewer_bits_are_near(tmp_path: Path, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "SMALL", 0)  # its matrices are
     tagger = small_tagger("zgul-no-l")
     for kept in (32, bits):
         tagger.save_pretrained(tmp_path / str(kept), bits=kept)
-    sizes = [(tmp_path / str(kept) / "model.safetensors").stat().st_size for kept in (32, bits)]
-    assert sizes[1] < sizes[0] * (0.7 if bits == 16 else 0.6)
+    if bits == 16:  # coded matrices as small as these are not smaller
+        sizes = [(tmp_path / str(kept) / "model.safetensors").stat().st_size for kept in (32, bits)]
+        assert sizes[1] < sizes[0] * 0.7
     loaded = Tagger.from_pretrained(tmp_path / str(bits), encoder=encoder())
     pairs = zip(results(tagger), results(loaded), strict=True)
     same = [a == b for (tags, _), (other, _) in pairs for a, b in zip(tags, other, strict=True)]
-    assert np.mean(same) > (0.99 if bits == 16 else 0.9)
+    assert np.mean(same) > (0.99 if bits == 16 else 0.97)
 
 
 def test_the_encoder_can_be_inside(tmp_path: Path) -> None:
