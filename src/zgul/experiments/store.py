@@ -24,6 +24,7 @@ from zgul.files import create_binary, open_binary
 FILE = "results.sqlite"
 FORMAT = 1
 PLANNED, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
+REPLACED = "replaced"  # done, but by other code, data or settings than the last plan's
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -128,6 +129,8 @@ class Store(Results):
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
 
     def close(self) -> None:
+        """All into the one file, unless another process is still reading."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
 
     def run_folder(self, run: str) -> Path:
@@ -145,11 +148,13 @@ class Store(Results):
         return [StoredRun(**{"group" if name == "grp" else name: value for name, value in row.items()}) for row in rows]
 
     def _scores(self) -> list[Score]:
-        return [Score(**row) for row in self._read("scores", "run, row, language", ("per_class", "em"))]
+        current = f"WHERE run NOT IN (SELECT hash FROM runs WHERE status = '{REPLACED}')"
+        rows = self._read("scores", "run, row, language", ("per_class", "em"), current)
+        return [Score(**row) for row in rows]
 
-    def _read(self, table: str, order: str, packed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    def _read(self, table: str, order: str, packed: tuple[str, ...], where: str = "") -> Iterator[dict[str, Any]]:
         """The lines of a table; its packed columns are JSON."""
-        lines = self._db.execute(f"SELECT * FROM {table} ORDER BY {order}")
+        lines = self._db.execute(f"SELECT * FROM {table} {where} ORDER BY {order}")
         names = [column[0] for column in lines.description]
         for line in lines:
             row = dict(zip(names, line, strict=True))
@@ -192,9 +197,20 @@ class Store(Results):
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _json(value)))
 
     def plan(self, runs: Iterable[StoredRun]) -> None:
-        """Make runs known; those that are known stay as they are."""
+        """Make runs known; those that are known stay as they are.
+
+        A run of the same name that came of something else (older code, other settings) no longer counts.
+        """
         with self._transaction():
             for run in runs:
+                same = (run.name, run.hash)
+                self._db.execute(
+                    "DELETE FROM runs WHERE name = ? AND hash != ? AND status IN ('planned', 'failed')", same
+                )
+                self._db.execute(f"UPDATE runs SET status = '{REPLACED}' WHERE name = ? AND hash != ?", same)
+                self._db.execute(
+                    f"UPDATE runs SET status = '{DONE}' WHERE hash = ? AND status = '{REPLACED}'", (run.hash,)
+                )
                 self._db.execute(
                     "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -218,6 +234,11 @@ class Store(Results):
                 "UPDATE runs SET status = ?, seconds = ?, facts = ? WHERE hash = ?", (DONE, seconds, _json(facts), run)
             )
 
+    def remember(self, run: str, facts: dict[str, Any]) -> None:
+        """Keep what is known of a run that still goes on."""
+        with self._transaction():
+            self._db.execute("UPDATE runs SET facts = ? WHERE hash = ?", (_json(facts), run))
+
     def fail(self, run: str, error: str) -> None:
         """A run did not get through."""
         with self._transaction():
@@ -227,6 +248,19 @@ class Store(Results):
         """How a run stands; "" if it is not known."""
         found = self._db.execute("SELECT status FROM runs WHERE hash = ?", (run,)).fetchone()
         return str(found[0]) if found else ""
+
+    def facts(self, run: str) -> dict[str, Any]:
+        """What is known of a run so far."""
+        found = self._db.execute("SELECT facts FROM runs WHERE hash = ?", (run,)).fetchone()
+        return dict(json.loads(found[0])) if found else {}
+
+    def scored(self, run: str) -> set[tuple[str, str]]:
+        """Rows and languages of a run that have a score."""
+        return set(self._db.execute("SELECT row, language FROM scores WHERE run = ?", (run,)))
+
+    def has_gold(self, group: str, language: str) -> bool:
+        found = self._db.execute("SELECT 1 FROM gold WHERE grp = ? AND language = ?", (group, language)).fetchone()
+        return found is not None
 
     def add_score(self, score: Score, tags: Sequence[Sequence[str]]) -> None:
         """Keep a score with the tags it comes from."""
@@ -240,6 +274,13 @@ class Store(Results):
                 "INSERT OR REPLACE INTO predictions VALUES (?, ?, ?, ?)",
                 (score.run, score.row, score.language, _pack([" ".join(sentence) for sentence in tags])),
             )
+
+    def forget_scores(self, run: str) -> None:
+        """Drop the scores of a run that is trained again."""
+        with self._transaction():
+            for table in ("scores", "predictions"):
+                self._db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+            self._db.execute("UPDATE runs SET facts = '{}' WHERE hash = ?", (run,))
 
     def add_gold(self, group: str, language: str, sentences: Sequence[Sentence]) -> None:
         """Keep the test sentences of a target."""
