@@ -10,8 +10,9 @@ from small_tagger import LABELS, MADE, small_tagger
 from zgul.corpora.encode import IGNORED, Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.model import Model
+from zgul.precision import autocast
 from zgul.training import stepper as stepper_module
-from zgul.training.stepper import Stepper, tagging_loss
+from zgul.training.stepper import Stepper, half_frozen, tagging_loss
 
 INDEX = {label: n for n, label in enumerate(LABELS)}
 
@@ -174,3 +175,17 @@ def test_the_language_vectors_may_learn_at_their_own_rate(tagger, batch) -> None
     assert [group["lr"] for group in slow.optimizer.param_groups] == [5e-3, 5e-4]
     assert len(slow.parameters) == sum(len(group["params"]) for group in slow.optimizer.param_groups)
     assert len(make(small_tagger("sft-m").model).optimizer.param_groups) == 1
+
+
+def test_what_is_frozen_is_held_in_bf16_and_given_back_exactly(batch) -> None:
+    model = small_tagger().model.eval()
+    before, cpu = weights(model), torch.device("cpu")
+    exact = model(batch)
+    with half_frozen(model, cpu, "bfloat16"), autocast(cpu, "bfloat16"):
+        assert {p.dtype for p in model.parameters() if not p.requires_grad} == {torch.bfloat16}
+        assert {p.dtype for p in model.parameters() if p.requires_grad} == {torch.float32}
+        rough = model(batch)
+    assert 0 < (rough - exact)[batch.mask].abs().mean() < 0.05 * exact[batch.mask].std()
+    assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
+    with half_frozen(model, cpu, "auto"):  # a CPU computes in float32 unless told otherwise
+        assert {p.dtype for p in model.parameters()} == {torch.float32}

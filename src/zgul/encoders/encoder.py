@@ -70,14 +70,13 @@ class Encoder(nn.Module):
         dropout = attention.dropout.p if self.training else 0.0
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         context = context.transpose(1, 2).reshape(batch, length, width)
-        x: Tensor = end.LayerNorm(end.dropout(end.dense(context)) + hidden)
+        x = _norm(end.LayerNorm, end.dropout(end.dense(context)) + hidden)
         f: Tensor = layer.output.dropout(layer.output.dense(layer.intermediate(x)))
         return x, f
 
     def norm(self, index: int, y: Tensor) -> Tensor:
         """The layer's own output norm."""
-        normed: Tensor = self.model.encoder.layer[index].output.LayerNorm(y)
-        return normed
+        return _norm(self.model.encoder.layer[index].output.LayerNorm, y)
 
     def forward(self, input_ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """The plain encoder: piece ids [B, T] and their mask [B, T] to hidden states [B, T, d]."""
@@ -105,6 +104,15 @@ class Encoder(nn.Module):
             linear = getattr(parent, name)
             if isinstance(linear, LowRankLinear):
                 setattr(parent, name, linear.merged())
+
+
+def _norm(module: nn.LayerNorm, y: Tensor) -> Tensor:
+    """A layer norm; in bf16 where its weights are, which autocast alone would not do."""
+    if module.weight.dtype != torch.bfloat16:
+        normed: Tensor = module(y)
+        return normed
+    with torch.autocast(y.device.type, enabled=False):
+        return F.layer_norm(y.bfloat16(), module.normalized_shape, module.weight, module.bias, module.eps)
 
 
 def _matrices(model: Any) -> Iterator[tuple[nn.Module, str]]:

@@ -55,7 +55,7 @@ class Tagger:
     strategy: str = ""
     em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     about: dict[str, Any] = field(default_factory=dict)  # how it was made
-    precision: str = "auto"  # in which it predicts
+    precision: str = "float32"  # in which it predicts; autocast's own work costs more than bf16 saves here
 
     def __post_init__(self) -> None:
         self.strategy = self.method.check_strategy(self.strategy or self.method.strategies[0])

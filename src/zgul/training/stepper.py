@@ -19,7 +19,7 @@ from zgul.corpora.encode import IGNORED, Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.graphs import GraphedStep
 from zgul.methods.model import Model
-from zgul.precision import autocast
+from zgul.precision import autocast, uses_bf16
 
 
 def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
@@ -31,10 +31,8 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
 
 @contextmanager
 def half_frozen(model: Model, device: torch.device, precision: str) -> Iterator[None]:
-    """Where matrices are multiplied in bf16 anyway, hold the frozen ones so: they need no cast in every step."""
-    frozen = [p for p in model.parameters() if not p.requires_grad and p.dim() > 1]
-    if device.type != "cuda" or precision == "float32":
-        frozen = []
+    """Where matrices are multiplied in bf16 anyway, hold what is frozen so: no casts, half the memory to move."""
+    frozen = [p for p in model.parameters() if not p.requires_grad] if uses_bf16(device, precision) else []
     exact = [p.data for p in frozen]
     for parameter in frozen:
         parameter.data = parameter.data.to(torch.bfloat16)
