@@ -21,13 +21,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scores import GOALS, GROUP_OF, PAPER, PAPER_AVERAGES, RESULTS, ROOT, markdown
-from ship import SHIPPED, results
+from ship import SHIPPED, results, shipped_bits
 
 from zgul.files import atomic_write
 from zgul.languages import GROUPS, SOURCES, TARGETS, find, most_related
 from zgul.tensors import read_json
 
-LOSS = 0.1  # F1 that 8 bits may cost on a target
+LOSS = 0.1  # F1 that fewer bits may cost on a target
 DATA = {  # labelled sets the taggers learnt from, with their licences
     "pos/en": "UD EWT (CC BY-SA 4.0); GUM, LinES, ParTUT (CC BY-NC-SA 4.0)",
     "pos/de": "UD GSD (CC BY-SA 4.0), part of it with converted tags; PUD (CC BY-SA 3.0); LIT (CC BY-NC-SA 4.0)",
@@ -56,7 +56,7 @@ WEAKNESSES = {
     "germanic-pos": ["Most Gothic words are tagged wrongly: it is far from anything the encoder has read."],
     "slavic-pos": ["Old Church Slavonic has letters that the encoder lacks, and is read much worse than the others."],
     "indo-aryan-ner": [
-        "The two test files have about 100 sentences each: one entity is about a point of F1, so that neither 8 bits "
+        "The two test files have about 100 sentences each: one entity is about a point of F1, so that neither rounding "
         "nor EM can be judged there to a tenth.",
     ],
     "african-ner": [
@@ -79,12 +79,22 @@ class Card:
     name: str
     config: dict[str, Any]
     size: int  # bytes
-    run: dict[str, Any]  # its line in results.jsonl: F1 in full precision ("f1") and in 8 bits
+    run: dict[str, Any]  # its line in results.jsonl: F1 in full precision ("f1") and as it ships
     evaluated: dict[str, float]  # F1 by `make scores`
 
     @property
     def task(self) -> str:
         return str(self.config["task"])
+
+    @property
+    def bits(self) -> int:
+        return shipped_bits(self.run)
+
+    @property
+    def made(self) -> dict[str, float]:
+        """F1 of the shipped form when it was made."""
+        found: dict[str, float] = self.run.get(f"f1_{self.bits}bit", {})
+        return found
 
     @property
     def targets(self) -> list[str]:
@@ -99,19 +109,18 @@ class Card:
     def f1(self, target: str) -> float | None:
         """As it is shipped: by `make scores`, else as measured when it was made."""
         kind = "em" if self.steps(target) else "plain"
-        made: float | None = self.run.get("f1_8bit", {}).get(f"{target}/test/{kind}")
-        return self.evaluated.get(target, made)
+        return self.evaluated.get(target, self.made.get(f"{target}/test/{kind}"))
 
     def precisions(self, target: str) -> tuple[float, float] | None:
-        """F1 in full precision and in 8 bits when it was made, with EM if it is on and both were measured so."""
+        """F1 in full precision and as it ships when it was made, with EM if it is on and both were measured so."""
         for kind in ("em", "plain") if self.steps(target) else ("plain",):
             key = f"{target}/test/{kind}"
-            if key in self.run.get("f1", {}) and key in self.run.get("f1_8bit", {}):
-                return float(self.run["f1"][key]), float(self.run["f1_8bit"][key])
+            if key in self.run.get("f1", {}) and key in self.made:
+                return float(self.run["f1"][key]), float(self.made[key])
         return None
 
     def loss(self, target: str) -> float | None:
-        """What 8 bits cost; None where that was not measured."""
+        """What fewer bits cost; None where that was not measured."""
         pair = self.precisions(target)
         return None if pair is None else pair[0] - pair[1]
 
@@ -178,13 +187,13 @@ def score_rows(card: Card, recorded: Recorded) -> list[list[str]]:
 
 
 def precision_figures(card: Card, target: str) -> list[str]:
-    """F1 in full precision, in 8 bits, and the difference."""
+    """F1 in full precision, as it ships, and the difference."""
     full, packed = card.precisions(target) or (None, None)
     loss = card.loss(target)
     return [figure(full, ".2f"), figure(packed, ".2f"), figure(None if loss is None else -loss, "+.2f")]
 
 
-SCORE_HEADS = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full precision", "8 bits", "change"]
+SCORE_HEADS = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full precision"]
 
 
 def weaknesses(card: Card, recorded: Recorded) -> list[str]:
@@ -192,9 +201,9 @@ def weaknesses(card: Card, recorded: Recorded) -> list[str]:
     said = []
     losses = {target: loss for target in card.targets if (loss := card.loss(target)) is not None}
     if over := [f"{find(target)} ({loss:.2f})" for target, loss in losses.items() if loss > LOSS]:
-        said.append(f"8 bits cost more than {LOSS} F1 on {', '.join(over)}.")
+        said.append(f"{card.bits} bits cost more than {LOSS} F1 on {', '.join(over)}.")
     if unknown := [str(find(target)) for target in card.targets if target not in losses]:
-        said.append(f"What 8 bits cost was not measured on {', '.join(unknown)}.")
+        said.append(f"What {card.bits} bits cost was not measured on {', '.join(unknown)}.")
     for what, other in (("the paper's ZGUL", PAPER.get), ("our SFT-M", recorded.sft)):
         below = [
             f"{find(target)} ({own:.1f}, {value:.1f})"
@@ -234,7 +243,7 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
         f"({training['language_lr']:g} of it for lang2vec), {limit} sentences of a language, "
         f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences",
         f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; no target data in training",
-        f"folded, 8 bits, {card.size / 1e6:.1f} MB",
+        f"folded, {card.bits} bits, {card.size / 1e6:.1f} MB",
     ]
     if started:
         facts.insert(0, f"trained on from `{started}`")
@@ -255,11 +264,11 @@ labelled data. Not for decisions about people. Some of what it was trained on is
 or is not openly licensed at all (below): use it for non-commercial purposes.
 
 ## Scores
-F1 (seqeval) on the paper's test files, as shipped (8 bits, EM where it is on), by `make scores` for the languages that
-it serves. "Our SFT-M" was trained on the sources of the group with the same noise and label treatment, in full
-precision. The last columns, measured when it was made, are what 8 bits change.
+F1 (seqeval) on the paper's test files, as shipped ({card.bits} bits, EM where it is on), by `make scores` for the
+languages that it serves. "Our SFT-M" was trained on the sources of the group with the same noise and label treatment,
+in full precision. The last columns, measured when it was made, are what {card.bits} bits change.
 
-{markdown(SCORE_HEADS, score_rows(card, recorded))}
+{markdown([*SCORE_HEADS, f"{card.bits} bits", "change"], score_rows(card, recorded))}
 ## Known weaknesses
 {bullets(weaknesses(card, recorded))}
 ## How it was made
@@ -445,7 +454,7 @@ GROUP_HEADS = ["group", "its tagger", "the one over all sources", "our SFT-M", "
 
 
 def precision_rows(cards: list[Card]) -> list[list[str]]:
-    """What 8 bits change, for every tagger and target."""
+    """What fewer bits change, for every tagger and target."""
     rows = []
     for card in cards:
         for target in card.targets:
@@ -490,7 +499,7 @@ def blocks(cards: list[Card], recorded: Recorded) -> dict[str, Callable[[], str]
         "verdicts": lambda: verdicts(recorded),
         "groups": lambda: markdown(GROUP_HEADS, group_rows(cards, recorded)),
         "precision": lambda: markdown(
-            ["tagger", "language", "full", "8-bit", "difference", ""], precision_rows(cards), words=2
+            ["tagger", "language", "full", "shipped", "difference", ""], precision_rows(cards), words=2
         ),
         "search": lambda: markdown(
             ["group", "left out", "run", "as it is", "noised", "shifted"], search_rows(recorded), words=3

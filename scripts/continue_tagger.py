@@ -4,7 +4,7 @@
 
 FROM is a saved tagger over all sources (folded). Nothing in what it learnt depends on how many adapters the bank
 holds, so its weights are taken as they are, over the bank of the group alone, and trained on. Writes
-RUN/full/GROUP-TASK and RUN/taggers/GROUP-TASK (8-bit) and adds the F1 of both on the group's targets to
+RUN/full/GROUP-TASK and RUN/taggers/GROUP-TASK (9-bit) and adds the F1 of both on the group's targets to
 RUN/results.jsonl. Where these folders are there already, it only measures.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from embedded_taggers import load_saved, record, score, shipped_name
+from embedded_taggers import SHIPPED_BITS, load_saved, record, score, shipped_name
 
 from zgul.adapters.storage import load_adapters
 from zgul.ensemble.weighting import ZGUL, Folded
@@ -98,7 +98,7 @@ def start(folder: Path, config: TrainingConfig, adapters: Path) -> Tagger:
 
 
 def train(told: argparse.Namespace, config: TrainingConfig, full: Path, shipped: Path) -> None:
-    """Train on and save in full precision and in 8 bits."""
+    """Train on and save in full precision and as it ships."""
     data = read(config, read_json(told.start / "config.json")["labels"])  # type: ignore[arg-type]
     seed_everything(told.seed)
     tagger = start(told.start, config, told.adapters).to("cuda" if torch.cuda.is_available() else "cpu")
@@ -119,7 +119,7 @@ def train(told: argparse.Namespace, config: TrainingConfig, full: Path, shipped:
         "started_from": told.start.name,
         "history": history,
     }
-    for folder, bits in ((full, 32), (shipped, 8)):
+    for folder, bits in ((full, 32), (shipped, SHIPPED_BITS)):
         tagger.save_pretrained(folder, bits=bits, folded=True, bank=False)
     (checkpoint / "checkpoint.safetensors").unlink(missing_ok=True)
 
@@ -149,7 +149,8 @@ def main(arguments: list[str] | None = None) -> None:
     targets = GROUPS[told.group].targets
     spec = {"test": [[target, "test"] for target in targets], "strategies": ["plain"]}
     result: dict[str, Any] = {"name": name, "config": config.to_dict() | {"data": ""}, "started_from": told.start.name}
-    for key, folder in (("f1", full), ("f1_8bit", shipped)):
+    result["save_bits"] = [SHIPPED_BITS]
+    for key, folder in (("f1", full), (f"f1_{SHIPPED_BITS}bit", shipped)):
         result[key] = score(load_saved(folder, told.adapters, told.encoder), spec, told.data)
         print(key, result[key], flush=True)
     record(told.output, result)

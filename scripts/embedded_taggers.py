@@ -3,10 +3,12 @@
     python scripts/embedded_taggers.py PLAN.json --data DIR --output DIR [--encoder embedded] [--jobs 4]
 
 A plan is a list of runs: {"name", "config" (as zgul.training), "adapters" (file), "test": [[language, split], ...],
-"strategies": [...], "em": true, "save": true}. Each run appends one line to OUTPUT/results.jsonl when it is done, so a
-stopped job counts for what it finished; what is saved goes to OUTPUT/taggers, 8-bit and folded. Left-out sources are
-scored as they are, with character noise ("noised") and under regular letter changes ("shifted"): two stand-ins for a
-related language that the encoder has never seen, made without any target data.
+"strategies": [...], "em": true, "save": true, "save_bits": [9, 16]}. Each run appends one line to OUTPUT/results.jsonl
+when it is done, so a stopped job counts for what it finished. What is saved is folded: the first of save_bits (9 unless
+told), which ships, in OUTPUT/taggers, 16 in OUTPUT/taggers-16bit and so on. Of a saved tagger "f1" is that of full
+precision and "f1_9bit" that of the file read back, both computed in float32. Left-out sources are scored as they are,
+with character noise ("noised") and under regular letter changes ("shifted"): two stand-ins for a related language that
+the encoder has never seen, made without any target data.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import multiprocessing
 import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,8 @@ from zgul.training.data import load_labelled
 from zgul.training.loop import Trainer, seed_everything
 from zgul.training.noise import CharacterNoise, letter_counts
 from zgul.training.run import choose_settings, find_judges
+
+SHIPPED_BITS = 9  # a number, on average; what this costs is measured in every run that saves
 
 
 def shifted(sentences: list[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
@@ -108,16 +114,43 @@ def run(spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
     if spec.get("em") and config.method.startswith(("zgul", "madx")):
         settings, result["em"] = choose_settings(tagger, config, find_judges(config))
         tagger.em |= settings
-    result["f1"] = score(tagger, spec, told.data)
     if spec.get("save"):
-        folder = told.output / "taggers" / spec["name"]
+        with exactly(tagger):
+            result["f1"] = score(tagger, spec, told.data)
         tagger.encoder_name = shipped_name(told.encoder)
         tagger.about = {"training": config.to_dict() | {"data": ""}, "history": history, "em": result.get("em")}
-        tagger.save_pretrained(folder, bits=8, folded=True, bank=False)
-        reloaded = load_saved(folder, told.adapters / spec["adapters"], told.encoder, tagger.device)
-        result["f1_8bit"] = score(reloaded, spec, told.data)
+        result |= save(tagger, spec, told)
+    else:
+        result["f1"] = score(tagger, spec, told.data)
     result["test_seconds"] = round(time.monotonic() - trained, 1)
     return result
+
+
+def save(tagger: Tagger, spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
+    """Save a tagger in every form asked for; gives each form's size and F1."""
+    forms = spec.get("save_bits", [SHIPPED_BITS])
+    found: dict[str, Any] = {"save_bits": forms, "bytes": {}}
+    for bits in forms:
+        folder = told.output / ("taggers" if bits == forms[0] else f"taggers-{bits}bit") / spec["name"]
+        tagger.save_pretrained(folder, bits=bits, folded=True, bank=False)
+        found["bytes"][str(bits)] = (folder / "model.safetensors").stat().st_size
+        reloaded = load_saved(folder, told.adapters / spec["adapters"], told.encoder, tagger.device)
+        with exactly(reloaded):
+            found[f"f1_{bits}bit"] = score(reloaded, spec, told.data)
+    return found
+
+
+@contextmanager
+def exactly(tagger: Tagger) -> Iterator[None]:
+    """Predict in float32 on a GPU too: bf16 changes more tags than the forms that are to be compared."""
+    before = tagger.precision, torch.get_float32_matmul_precision()
+    tagger.precision = "float32"
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        tagger.precision = before[0]
+        torch.set_float32_matmul_precision(before[1])
 
 
 def score(tagger: Tagger, spec: dict[str, Any], data: Path) -> dict[str, float]:
@@ -162,7 +195,11 @@ def worker(queue: Any, told: argparse.Namespace, lock: Any) -> None:
             result = {"name": spec["name"], "error": f"{type(error).__name__}: {error}"}
         with lock:
             record(told.output, result)
-        short = {k: result[k] for k in ("name", "load_seconds", "train_seconds", "test_seconds", "f1") if k in result}
+        short = {
+            k: result[k]
+            for k in ("name", "load_seconds", "train_seconds", "test_seconds", "f1", "bytes")
+            if k in result
+        }
         print(json.dumps(short | {"dev": result.get("dev_f1", [0])[-1:], "error": result.get("error")}), flush=True)
         torch.cuda.empty_cache() if torch.cuda.is_available() else None
 

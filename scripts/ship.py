@@ -48,6 +48,11 @@ def results(path: Path) -> dict[str, dict[str, Any]]:
     return {run["name"]: run for run in runs if "error" not in run}
 
 
+def shipped_bits(result: dict[str, Any]) -> int:
+    """In how many bits a run saved the tagger that ships."""
+    return int(result.get("save_bits", [8])[0])  # 8: runs before there was a choice
+
+
 def ship(result: dict[str, Any], trained: Path, folder: Path) -> None:
     """One tagger's folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +63,8 @@ def ship(result: dict[str, Any], trained: Path, folder: Path) -> None:
             setting["steps"] = 0
     if not config["em"]:
         config["strategy"] = "plain"
-    config["about"]["scores"] = {"full": result["f1"], "8-bit": result["f1_8bit"]}
+    bits = shipped_bits(result)
+    config["about"]["scores"] = {"full": result["f1"], f"{bits}-bit": result[f"f1_{bits}bit"]}
     write_json(folder / "config.json", config)
     shutil.copyfile(trained / "model.safetensors", folder / "model.safetensors")
     print(f"{folder.name}: {(folder / 'model.safetensors').stat().st_size / 1e6:.1f} MB, EM {config['em']}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from family import Family, family, tiny_encoder
 from zgul import encoders
@@ -18,6 +19,7 @@ from zgul.tensors import read_json
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import cards
 import embedded_adapters
+import embedded_taggers
 import recipe
 import ship
 
@@ -80,7 +82,24 @@ def test_every_run_of_the_plan_is_recorded(run: Path) -> None:
     assert set(recorded) == planned | {"african-ner"}
     assert recorded["african-ner"]["started_from"] == "all-ner"
     for name in TAGGERS:
-        assert set(recorded[name]["f1"]) == set(recorded[name]["f1_8bit"]) != set()
+        assert set(recorded[name]["f1"]) == set(recorded[name]["f1_9bit"]) != set()
+
+
+def test_a_tagger_is_saved_and_scored_in_every_form_asked_for(run: Path, tmp_path: Path) -> None:
+    config = {"group": "germanic", "epochs": 1, "batch_size": 8, "limit": 8, "precision": "float32"}
+    spec = {"name": "small", "config": config, "adapters": "adapters-mixed.safetensors", "save": True}
+    spec |= {"test": [["fo", "test"]], "save_bits": [9, 16, 32]}
+    (tmp_path / "plan.json").write_text(json.dumps([spec]))
+    places = {"--data": run / "data", "--output": tmp_path, "--encoder": run / "encoder", "--adapters": run / "run"}
+    told = [str(text) for place in places.items() for text in place]
+    before = torch.get_float32_matmul_precision()
+    embedded_taggers.main([str(tmp_path / "plan.json"), *told, "--jobs", "0"])
+    result = ship.results(tmp_path / "results.jsonl")["small"]
+    assert ship.shipped_bits(result) == 9
+    assert result["f1"] == result["f1_32bit"] and set(result["f1"]) == set(result["f1_9bit"]) == set(result["f1_16bit"])
+    for bits, folder in ((9, "taggers"), (16, "taggers-16bit"), (32, "taggers-32bit")):
+        assert result["bytes"][str(bits)] == (tmp_path / folder / "small" / "model.safetensors").stat().st_size
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_the_plan_compares_every_group_with_sft_under_the_same_treatment() -> None:
@@ -128,7 +147,7 @@ def test_em_that_did_not_help_is_switched_off(tmp_path: Path) -> None:
     config = {"em": {"fo": setting, "gsw": setting}, "strategy": "em", "about": {"em": {"targets": chosen}}}
     (trained / "config.json").write_text(json.dumps(config))
     (trained / "model.safetensors").write_bytes(b"weights")
-    ship.ship({"f1": {}, "f1_8bit": {}}, trained, tmp_path / "shipped")
+    ship.ship({"f1": {}, "f1_9bit": {}, "save_bits": [9, 16]}, trained, tmp_path / "shipped")
     shipped_config = read_json(tmp_path / "shipped" / "config.json")
     assert {target: em["steps"] for target, em in shipped_config["em"].items()} == {"fo": 0, "gsw": 5}  # type: ignore[attr-defined]
 
