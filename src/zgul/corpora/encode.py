@@ -98,8 +98,10 @@ class PieceEncoder:
         words = words if words is not None else [sentence.words for sentence in sentences]
         flat_words = [word for sentence in words for word in sentence]
         self.learn(flat_words)
-        types = np.fromiter((self._type_of[word] for word in flat_words), np.int64, len(flat_words))
-        type_lengths = np.fromiter((len(pieces) for pieces in self._pieces), np.int64, len(self._pieces))
+        known = np.fromiter((self._type_of[word] for word in flat_words), np.int64, len(flat_words))
+        used, types = np.unique(known, return_inverse=True)  # the table may hold far more than this corpus
+        type_pieces = [self._pieces[index] for index in used]
+        type_lengths = np.fromiter((len(pieces) for pieces in type_pieces), np.int64, len(type_pieces))
         lengths = np.minimum(type_lengths[types], self.max_pieces)  # of a word that is longer than a chunk, its start
         sizes = np.fromiter((len(sentence) for sentence in words), np.int64, len(words))
         word_ends = np.cumsum(sizes)
@@ -109,7 +111,7 @@ class PieceEncoder:
         starts = piece_ends[borders[:-1]]
         type_starts = np.cumsum(type_lengths) - type_lengths
         index = np.repeat(type_starts[types] - piece_ends[:-1], lengths) + np.arange(piece_ends[-1])
-        pieces = np.concatenate([*self._pieces, np.zeros(0, np.int32)])[index]
+        pieces = np.concatenate([*type_pieces, np.zeros(0, np.int32)])[index]
         first = np.zeros(len(pieces), dtype=bool)
         first[piece_ends[:-1]] = True
 
