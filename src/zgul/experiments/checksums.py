@@ -102,7 +102,7 @@ def of_code() -> str:
     """The code and tables of the parts that a run uses; comments, docstrings and layout do not count."""
     root = Path(zgul.__file__).parent
     files = [file for part in USED for file in (root / part).rglob("*") if file.is_file()]
-    files += [root / name for name in ("graphs.py", "tensors.py", *EXECUTION)]
+    files += [root / name for name in ("graphs.py", "precision.py", "tensors.py", *EXECUTION)]
     digest = hashlib.sha256()
     for file in sorted(files):
         if "__pycache__" not in file.parts and file.suffix not in (".pyc", ".md"):

@@ -18,6 +18,7 @@ TRAIN = {"cuda": {"sft": 0.0002, "madx": 0.0002, "cpg": 0.0004, "zgul": 0.0003}}
 TRAIN["cpu"] = {"sft": 0.09, "madx": 0.07, "cpg": 0.17, "zgul": 0.12}
 INFER = {"cuda": 0.0001, "cpu": 0.025}  # a sentence forward; a step of EM costs about three
 STEP = {"cuda": 0.03, "cpu": 4.0}  # of masked-LM training
+RESULTS = 100_000  # bytes of scores and tags of a run
 START = {"cuda": 4.0, "cpu": 3.0}  # of any model
 
 
@@ -40,13 +41,13 @@ class Estimate:
         return self.measured[kind] if kind in self.measured else self._guess(run)
 
     def bytes(self, run: Run) -> int:
-        """What a run leaves on disk while others need it; checkpoints, which go, not counted."""
+        """What a run's weights take on disk, with the embedded encoder."""
         width, depth, words = 384, 12, 250_000
         layers = depth * 12 * width * width
         if run.method == TEXT:
             return 2 * (layers + words * width)
         if run.part == "few-shot" or run.extra.get("variant") == "MADX^multi-Tgt":
-            return 50_000
+            return 0
         whole = layers + words * width
         trained = {"sft": whole, "cpg": whole * 2, "madx": layers // 10, "zgul": layers // 2}
         return 4 * trained[run.method.split("-")[0]]
@@ -98,6 +99,12 @@ def _lines(path: Path) -> int:
 
 
 def total(estimate: Estimate, runs: Iterable[Run], workers: int) -> tuple[float, int]:
-    """Seconds with so many processes side by side, if the machine bears them, and bytes."""
+    """Seconds with so many processes side by side, if the machine bears them, and the most bytes at any time.
+
+    Weights stay while another run needs them; of those at work each has weights and a checkpoint of three times that.
+    """
     runs = list(runs)
-    return sum(map(estimate.seconds, runs)) / max(1, workers), sum(map(estimate.bytes, runs))
+    needed = {need for run in runs for need in run.needs}
+    kept = sum(estimate.bytes(run) for run in runs if run.hash in needed)
+    at_work = sorted((4 * estimate.bytes(run) for run in runs), reverse=True)[: max(1, workers)]
+    return sum(map(estimate.seconds, runs)) / max(1, workers), kept + sum(at_work) + RESULTS * len(runs)

@@ -10,7 +10,7 @@ import gc
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,23 @@ class PacedTrainer(Trainer):
 
 @dataclass
 class Examples(LabelledData):
-    """Examples of a target, which the model is told of when they are encoded."""
+    """Examples of a target; the model is told of it once, when they are first encoded, and not while it trains."""
 
     tagger: Tagger | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    encoded: EncodedCorpus | None = None
 
     def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, rows: dict[str, int]) -> EncodedCorpus:
         assert self.tagger is not None
-        return super().encode(sentences, self.tagger.pieces, self.tagger.prepare(list(self.corpus_of)))
+        self.rows = self.rows or self.tagger.prepare(list(self.corpus_of))
+        corpus = super().encode(sentences, self.tagger.pieces, self.rows)
+        if sentences is self.train:
+            self.encoded = corpus
+        return corpus
 
     def encode_epoch(self, pieces: PieceEncoder, rows: dict[str, int], seed: int, epoch: int) -> EncodedCorpus:
-        return self.encode(self.train, pieces, rows)
+        assert self.encoded is not None
+        return self.encoded
 
 
 @dataclass
@@ -131,35 +138,35 @@ class Executor:
         data = self.resources.labelled(config)
         tagger = self._untrained(run, config, data.labels, needed)
         path = self.store.run_folder(run.hash) / WEIGHTS
-        if path.is_file():
-            weights, notes = load_with_metadata(path)
-            held = Trained(run.hash, tagger, weights, json.loads(notes["facts"]))
-            held.restore()
-        else:
-            if self.store.status(run.hash) != DONE:
-                self.store.forget_scores(run.hash)  # they would be of other weights
-            tagger.model.start_at(data.label_shares())
-            facts = self._train(tagger, data, config, path.parent)
-            own = dict(tagger.model.named_parameters())
-            held = Trained(run.hash, tagger, {name: own[name].detach().clone() for name in tagger.trained}, facts)
-            save_tensors(path, held.weights, metadata={"facts": json.dumps(facts)})
-            (path.parent / "checkpoint.safetensors").unlink(missing_ok=True)
-        self._held = held
-        return held
+        with self.store.lock(f"{run.hash}.weights"):  # several may find them gone and want them back
+            if path.is_file():
+                weights, notes = load_with_metadata(path)
+                self._held = Trained(run.hash, tagger, weights, json.loads(notes["facts"]))
+                self._held.restore()
+            else:
+                if self.store.status(run.hash) != DONE:
+                    self.store.forget_scores(run.hash)  # they would be of other weights
+                tagger.model.start_at(data.label_shares())
+                facts = self._train(tagger, data, config, path.parent)
+                own = dict(tagger.model.named_parameters())
+                weights = {name: own[name].detach().clone() for name in tagger.trained}
+                self._held = Trained(run.hash, tagger, weights, facts)
+                save_tensors(path, weights, metadata={"facts": json.dumps(facts)})
+                (path.parent / "checkpoint.safetensors").unlink(missing_ok=True)
+        return self._held
 
     def _untrained(self, run: Run, config: TrainingConfig, labels: Sequence[str], needed: dict[str, Run]) -> Tagger:
         from zgul.encoders.encoder import Encoder
         from zgul.methods import method
 
         model, tokenizer = self.resources.encoder()
-        read = next((hash for hash, other in needed.items() if hash in run.needs and other.method == TEXT), None)
-        if run.extra.get("encoder") and read is not None:
-            model.load_state_dict(load_tensors(self.store.run_folder(read) / text.ENCODER), strict=False)
+        if run.extra.get("encoder"):
+            model.load_state_dict(load_tensors(self._read(run, needed) / text.ENCODER))
         adapters = []
         if method(config.method).needs_bank:
             adapters = list(self.resources.adapters(config.sources, Encoder(model)))
-            if run.extra.get("adapter") and read is not None:
-                adapters += load_adapters(self.store.run_folder(read) / text.ADAPTER)
+            if run.extra.get("adapter"):
+                adapters += load_adapters(self._read(run, needed) / text.ADAPTER)
         seed_everything(config.seed)
         tagger = Tagger.new(
             config.method,
@@ -173,6 +180,15 @@ class Executor:
         tagger.pieces = self.resources.piece_encoder(tagger.parts.encoder.max_pieces)
         return tagger
 
+    def _read(self, run: Run, needed: dict[str, Run]) -> Path:
+        """The folder of the run on text that a run needs, whose files may have been removed meanwhile."""
+        other = next(needed[need] for need in run.needs if needed[need].method == TEXT)
+        folder = self.store.run_folder(other.hash)
+        with self.store.lock(f"{other.hash}.weights"):
+            if not (folder / text.ENCODER).is_file():
+                text.adapt(other, self.resources, folder, self.device, self.report)
+        return folder
+
     def _train(self, tagger: Tagger, data: LabelledData, config: TrainingConfig, folder: Path | None) -> dict[str, Any]:
         trainer = PacedTrainer(tagger, data, config, folder)
         trainer.pace, trainer.saved = self.pace, time.monotonic()
@@ -185,12 +201,15 @@ class Executor:
         else:
             history = trainer.run(report=self._tell)
         seconds = time.monotonic() - started
+        progress = trainer.progress
+        del trainer
+        gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
         return {
             "trainable": sum(value.numel() for value in tagger.model.parameters() if value.requires_grad),
             "sentences": len(data.train),
             "labels": list(tagger.labels),
-            "steps": trainer.progress.step,
-            "epochs": trainer.progress.epoch,
+            "steps": progress.step,
+            "epochs": progress.epoch,
             "train_seconds": round(seconds, 2),
             "seconds_per_epoch": round(seconds / max(1, config.rounds), 3),
             "dev_f1": [round(entry["dev_f1"], 3) for entry in history],
@@ -204,9 +223,8 @@ class Executor:
         language, count = run.extra["language"], run.extra["examples"]
         facts: dict[str, Any] = {}
         if count:
-            order = np.random.default_rng([run.extra["draw"], 11]).permutation(
-                len(found := self.resources.sentences(config.task, language, run.extra["split"]))
-            )
+            found = self.resources.sentences(config.task, language, run.extra["split"])
+            order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(found))
             chosen = [found[int(index)] for index in order[:count]]  # ten of the thirty are the ten
             known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
             examples = Examples(chosen, [], list(tagger.labels), known, {language: 0}, NoiseConfig(), tagger)
@@ -259,12 +277,7 @@ class Executor:
         started = time.monotonic()
         settings = {key: value for key, value in (em or {}).items() if key in EMConfig.__dataclass_fields__}
         tagger.em = {language: EMConfig(**settings)} if em is not None else {}
-        predicted = tagger.predict(
-            sentences,
-            strategy=row["strategy"],
-            weights=bool(row["weights"]),
-            max_tokens=self._tokens(em is not None or bool(row["weights"])),
-        )
+        predicted = tagger.predict(sentences, strategy=row["strategy"], weights=bool(row["weights"]))
         seconds = time.monotonic() - started
         if row["weights"]:
             _note_weights(facts, tagger, language, predicted)
@@ -322,12 +335,6 @@ class Executor:
         found = self.resources.sentences(config.task, language, "dev")
         return language, sample(found, config.em_sentences, config.seed)
 
-    def _tokens(self, heavy: bool) -> int:
-        """Tokens in a batch; EM keeps what its gradients need."""
-        if self.device.type != "cuda":
-            return 4096
-        return 8192 if heavy else 32768
-
     # --- the rest
 
     def _tell(self, status: dict[str, Any]) -> None:
@@ -346,8 +353,8 @@ def _note_weights(facts: dict[str, Any], tagger: Tagger, language: str, predicte
     views = tagger.method.views or ("emea",)
     assert tagger.model.bank is not None
     sources = tagger.model.bank.languages
-    for name, field in (("weights", "weights"), ("weights_before", "weights_before")):
-        found = [getattr(prediction, field) for prediction in predicted if len(prediction.tags)]
+    for name in ("weights", "weights_before"):
+        found = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
         mean = np.concatenate(found).mean(axis=0)  # [K, N]
         for view, row in zip(views, mean, strict=True):
             by_target = facts.setdefault(name, {}).setdefault(view, {})

@@ -1,7 +1,7 @@
 """Doing many runs: worker processes that take jobs, longest first, and a parent that survives any of them.
 
 A job is a run and those that start from its model in memory (few-shot runs); it is given out when the runs that it
-needs are done. Who does a run holds a lock on its folder, so that two commands can share one store; the lock goes with
+needs are done. Who does a run holds a lock on it, so that two commands can share one store; the lock goes with
 the process. A run that fails, or whose process dies, is recorded; what needs it fails with it, all else goes on.
 """
 
@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from zgul.errors import ZgulError
 from zgul.experiments.plan import Inputs, Protocol, Run
@@ -370,9 +370,7 @@ class _Worker:
         return busy
 
     def _attempt(self, run: Run, needed: dict[str, Run]) -> str:
-        folder = self.store.run_folder(run.hash)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "lock")
+        lock = self.store.lock(run.hash)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -23,6 +23,7 @@ from typing import Any
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.experiments import checksums
 from zgul.languages import GROUPS, find
+from zgul.methods import METHODS
 from zgul.training.config import TrainingConfig
 from zgul.training.data import SPLITS
 from zgul.training.em_settings import Grid
@@ -294,7 +295,7 @@ class _Planner:
     ) -> Run:
         config = self._config(group, method, seed, changes or {})
         sums = dict(self.common) | self._labelled(group, config, languages, rows)
-        if method.startswith(("madx", "zgul")):
+        if _has_bank(method):
             sums["adapters"] = self.adapters
         return Run(part, group, method, seed, config, rows, languages, list(needs), extra or {}, sums)
 
@@ -306,7 +307,7 @@ class _Planner:
             "task": GROUPS[group].task,
             "sources": GROUPS[group].sources,
             "encoder": _named(self.inputs.encoder),
-            "adapters": _named(self.inputs.adapters),
+            "adapters": _named(self.inputs.adapters) if _has_bank(method) else "none",
             "epochs": protocol.epochs,
             "lr": protocol.rate(method, self.inputs.encoder),
             "batch_size": protocol.batch_size,
@@ -324,7 +325,7 @@ class _Planner:
         self, group: str, config: dict[str, Any], languages: list[str], rows: list[dict[str, Any]]
     ) -> dict[str, str]:
         """Checksums of the labelled files that a run reads."""
-        english_only = config["method"] in ("sft-en", "madx")
+        english_only = METHODS[config["method"]].english_only
         read = [
             (source, SPLITS.get((group, source), "") + split)
             for source in config["sources"]
@@ -455,6 +456,10 @@ class _Planner:
         sums |= {f"text/{path.name}": checksums.of_file(path) for path in texts}
         extra = {"language": language, "share": share}
         return Run("unlabelled", group, TEXT, 0, config, [], [], [], extra, sums)
+
+
+def _has_bank(method: str) -> bool:
+    return METHODS[method].needs_bank
 
 
 def few_split(data: Path, task: str, language: str) -> str | None:

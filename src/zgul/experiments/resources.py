@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Resources:
         if key not in self._sentences:
             found = corpora.load(self.inputs.data, task, language, split)
             self._sentences[key] = sample(found, limit, 0) if limit else found
+            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
         return self._sentences[key]
 
     def test(self, task: str, language: str) -> list[Sentence]:

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from filelock import FileLock
+
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.files import create_binary, open_binary
@@ -136,6 +138,12 @@ class Store(Results):
     def run_folder(self, run: str) -> Path:
         """Where a run keeps its checkpoint and weights."""
         return self.folder / "runs" / run
+
+    def lock(self, name: str) -> FileLock:
+        """A lock that goes with the process that holds it, however it ends."""
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        return FileLock(folder / name)
 
     # --- reading
 
