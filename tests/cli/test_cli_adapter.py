@@ -71,6 +71,21 @@ def test_the_head_is_trained_once_and_reused(place, tmp_path):
     assert load_adapters(tmp_path / "a" / "is.safetensors")[0].invertible is None
 
 
+def test_the_shortest_command_and_several_files(place, tmp_path, monkeypatch):
+    """Without --output adapters lie in ./adapters; the second language is also read with the first one's."""
+    monkeypatch.chdir(tmp_path)
+    half = (place / "is.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "more.txt").write_text("".join(half[200:]))
+    told = train(place, tmp_path / "more.txt", steps=2)
+    assert "Saved in adapters" in told and (tmp_path / "adapters" / "head.safetensors").is_file()
+    assert load_adapters(tmp_path / "adapters" / "is.safetensors")[0].about["lines"] > 400
+    train(place, "--lang", "de", steps=2)
+    scores = load_adapters(tmp_path / "adapters" / "de.safetensors")[0].about["scores"]
+    assert list(scores) == ["none", "is", "de"]
+    train(place, "--full", steps=1)
+    assert (tmp_path / "encoder-is" / "config.json").is_file()
+
+
 def test_the_same_seed_gives_the_same_adapter(place, tmp_path):
     first, again = tmp_path / "first", tmp_path / "again"
     for folder in (first, again):

@@ -84,9 +84,13 @@ def train_adapter(
     config: AdapterConfig,
     *,
     head: MLMHead | None = None,
+    others: Sequence[LanguageAdapter] = (),
     report: Report | None = None,
 ) -> Trained:
-    """Train an adapter (or the encoder) for a language on the encoder's device."""
+    """Train an adapter (or the encoder) for a language on the encoder's device.
+
+    The held-out text is also read with the adapters of ``others``: the own one should be best.
+    """
     device = next(encoder.parameters()).device
     encoder.requires_grad_(False)
     if head is None:
@@ -113,8 +117,13 @@ def train_adapter(
     bank.requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces, config.mlm.masked)
     train_masked_lm(model, [blocks.train], config.mlm, report=_staged(report, f"adapter {language}"))
-    adapter = _on_cpu(bank.extract(language))
-    return Trained(adapter, head, {"none": before, language: masked_scores(model, blocks.held_out)})
+    scores = {"none": before}
+    for other in others:
+        alone = Bank([other], width=encoder.width, depth=encoder.depth).to(device)
+        foreign = MaskedLM(encoder, head, alone, pieces, config.mlm.masked)
+        scores[other.language] = masked_scores(foreign, blocks.held_out)
+    scores[language] = masked_scores(model, blocks.held_out)
+    return Trained(_on_cpu(bank.extract(language)), head, scores)
 
 
 def _train_head(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zgul.cli import app
 from zgul.errors import ZgulError
+
+if TYPE_CHECKING:
+    from zgul.adapters.bank import LanguageAdapter
+    from zgul.encoders import Encoder
 
 adapter_app = typer.Typer(
     no_args_is_help=True,
@@ -28,8 +32,16 @@ def _group() -> None:
 @adapter_app.command("train")
 def train(
     lang: Annotated[str, typer.Option(help="Language of the text, by code or name.")],
-    text: Annotated[list[Path], typer.Option(help="Text, a sentence or paragraph a line; may be given again.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder; adapters of several languages can share it.")],
+    text: Annotated[list[Path], typer.Option(help="Text, a sentence or paragraph a line (also .xz, .gz).")],
+    more: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="More text.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder; adapters of several languages can share it [default: adapters; with --full encoder-LANG]",
+        ),
+    ] = None,
     encoder: Annotated[str, typer.Option(help="embedded, a folder or a hub name.")] = "embedded",
     invertible: Annotated[bool, typer.Option("--invertible", help="With MAD-X's block after the embeddings.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Train the whole encoder on the text instead.")] = False,
@@ -49,15 +61,16 @@ def train(
 ) -> None:
     """Train one language's adapter by masked language modelling on a frozen encoder (MAD-X).
 
-    Every 40th line is held out; on it masked accuracy and perplexity are printed, with the adapter and without. The
-    masked-LM head is trained first and kept beside the adapter; adapters that are to be mixed need the same one.
-    With --full the encoder itself is trained (the paper's mBERT^tgt) and saved as a folder for --encoder.
+    Every 40th line is held out; on it masked accuracy and perplexity are printed, with the adapter, with those of
+    other languages that lie in the folder already, and with none. The masked-LM head is trained first and kept beside
+    the adapter; adapters that are to be mixed need the same one. With --full the encoder itself is trained (the
+    paper's mBERT^tgt) and saved as a folder for --encoder.
 
     Examples:
 
-    `zgul adapter train --lang is --text icelandic.txt --output adapters`
+    `zgul adapter train --lang is --text icelandic.txt`
 
-    `zgul adapter train --lang fo --text a.txt.xz --text b.txt --output adapters --head adapters/head.safetensors`
+    `zgul adapter train --lang fo --text a.txt.xz b.txt --output mine --head adapters/head.safetensors`
 
     `zgul adapter train --lang fo --text fo.txt --full --output encoder-fo`
     """
@@ -72,6 +85,7 @@ def train(
     from zgul.training.run import find_device
 
     language = find(lang).code
+    output = output or Path(f"encoder-{language}" if full else "adapters")
     made = output / ("config.json" if full else f"{language}.safetensors")
     if made.exists() and not overwrite:
         raise ZgulError(f"{made} is there already; choose another --output, or --overwrite it")
@@ -84,12 +98,13 @@ def train(
     if tokenizer.mask_token_id is None:
         raise ZgulError(f"the tokenizer of {encoder} has no mask, so nothing can be masked")
     pieces = PieceEncoder(tokenizer, body.max_pieces)
-    packed = read_blocks(text, pieces, min(block, body.max_pieces))
+    packed = read_blocks([*text, *(more or [])], pieces, min(block, body.max_pieces))
     head_path = head or output / "head.safetensors"
     known = load_head(head_path, body) if head_path.is_file() else None
+    others = [] if full or known is None else _others(output, language, body)
     body.to(find_device(device))
     with ReportBar() as bar:
-        result = train_adapter(language, packed, body, pieces, config, head=known, report=bar)
+        result = train_adapter(language, packed, body, pieces, config, head=known, others=others, report=bar)
 
     output.mkdir(parents=True, exist_ok=True)
     if full:
@@ -117,6 +132,17 @@ def train(
         f"Saved in {output}. Next: "
         + (f"zgul train --encoder {place} …" if full else f"zgul train --adapters {place} …")
     )
+
+
+def _others(folder: Path, language: str, encoder: Encoder) -> list[LanguageAdapter]:
+    """The adapters of other languages in a folder that fit the encoder."""
+    from zgul.adapters.storage import load_adapters
+
+    found = []
+    for path in sorted(folder.glob("*.safetensors")):
+        if path.name not in ("head.safetensors", f"{language}.safetensors"):
+            found += [other for other in load_adapters(path) if other.language != language]
+    return [other for other in found if other.layers[0].down.in_features == encoder.width]
 
 
 def _show(scores: dict[str, tuple[float, float]], blocks: int) -> None:
