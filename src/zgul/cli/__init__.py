@@ -41,7 +41,19 @@ def _root(
 
 def _register() -> None:
     """Each module adds its commands to ``app`` when imported."""
-    from zgul.cli import adapter, data, evaluate, experiment, export, languages, methods, tag, train  # noqa: F401
+    from zgul.cli import (  # noqa: F401
+        adapter,
+        compare,
+        data,
+        evaluate,
+        experiment,
+        export,
+        languages,
+        methods,
+        report,
+        tag,
+        train,
+    )
 
 
 def main() -> None:

@@ -1,0 +1,97 @@
+"""``zgul compare`` and ``zgul report`` as a user calls them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import invented_results
+from zgul.cli import _register, app
+from zgul.corpora import Sentence, columns
+from zgul.errors import ZgulError
+from zgul.evaluation import bootstrap_f1, mcnemar
+
+_register()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare: a folder")
+    return invented_results.fill(folder, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=15)
+
+
+def call(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def run_of(store, method):
+    (run,) = store.runs(method=method)
+    return run
+
+
+def test_two_runs(store):
+    zgul, cpg = run_of(store, "zgul"), run_of(store, "cpg")
+    told = json.loads(call("compare", f"{store.folder}:{zgul.hash[:12]}:ZGUL", f"{store.folder}:{cpg.name}", "--json"))
+    assert [row["language"] for row in told["rows"]] == ["fo", "got", "gsw", "all"]
+    gold = [sentence.tags for sentence in store.gold("germanic", "got")]
+    a, b = store.predictions(zgul.hash, "ZGUL", "got"), store.predictions(cpg.hash, "CPG", "got")
+    difference, test = bootstrap_f1(gold, a, b), mcnemar(gold, a, b)
+    row = told["rows"][1]
+    assert (row["difference"], row["low"], row["high"]) == (difference.f1, difference.low, difference.high)
+    assert (row["only_first_right"], row["only_second_right"], row["p"]) == (test.only_first, test.only_second, test.p)
+    assert told["rows"][3]["words"] == sum(row["words"] for row in told["rows"][:3])
+
+
+def test_a_table_for_people(store):
+    zgul = run_of(store, "zgul").hash[:12]
+    text = call("compare", f"{store.folder}:{zgul}:ZGUL", f"{store.folder}:{zgul}:ZGUL w/o EM", "--samples", 50)
+    assert "first:  ZGUL, " in text and "second: ZGUL w/o EM, " in text
+    assert "On the whole: " in text
+
+
+def test_two_files(tmp_path):
+    words = [f"w{n}" for n in range(30)]
+    tags = ["NOUN", "VERB", "ADP"] * 10
+    for name, told in (("gold", tags), ("good", tags), ("bad", ["NOUN"] * 30)):
+        columns.write(tmp_path / f"{name}.tsv", [Sentence(words, told)] * 5)
+    told = json.loads(
+        call("compare", tmp_path / "good.tsv", tmp_path / "bad.tsv", "--gold", tmp_path / "gold.tsv", "--json")
+    )
+    (row,) = told["rows"]
+    assert row["first_f1"] == 100.0
+    assert row["only_first_right"] == 100 and row["only_second_right"] == 0
+    assert row["low"] > 0 and row["p"] < 0.0001
+    with pytest.raises(ZgulError, match="--gold FILE"):
+        call("compare", tmp_path / "good.tsv", tmp_path / "bad.tsv")
+    columns.write(tmp_path / "other.tsv", [Sentence(["x"], ["NOUN"])])
+    with pytest.raises(ZgulError, match="do not hold the same words"):
+        call("compare", tmp_path / "good.tsv", tmp_path / "other.tsv", "--gold", tmp_path / "gold.tsv")
+
+
+def test_mistakes_are_told(store, tmp_path):
+    zgul = run_of(store, "zgul").hash[:12]
+    own = f"{store.folder}:{zgul}:ZGUL"
+    for place, message in (
+        (f"{store.folder}:zz", "no finished run 'zz'; there are:"),
+        (f"{store.folder}:{zgul}", "has several rows, choose one"),
+        (f"{store.folder}:{zgul}:CPG", "has no row 'CPG'; it has: ZGUL"),
+        (str(store.folder / "runs"), "no such file, and no folder before a colon"),
+        (f"{tmp_path}:abc", "holds no results"),
+        (str(tmp_path), "say which run of it"),
+    ):
+        with pytest.raises(ZgulError, match=message):
+            call("compare", own, place)
+
+
+def test_report_by_command(store, tmp_path):
+    text = call("report", store.folder, "--output", tmp_path / "out", "--format", "md,latex")
+    assert (tmp_path / "out" / "report.md").is_file()
+    assert "files in" in text
+    call("report", store.folder, "--first", tmp_path / "first.md")
+    assert (tmp_path / "first.md").read_text(encoding="utf-8").startswith("# First results")
+    with pytest.raises(ZgulError, match="say where to write"):
+        call("report", store.folder)
