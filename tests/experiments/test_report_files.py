@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from zgul.errors import ZgulError
-from zgul.experiments.report import open_results, write_first, write_report
+from zgul.experiments.report import html, open_results, write_first, write_report
 from zgul.experiments.report.build import build
 from zgul.experiments.report.document import Cell, Column, Row, Table, join
 from zgul.experiments.report.files import contents, names
 from zgul.experiments.report.latex import table as latex_table
 from zgul.experiments.report.markdown import table as markdown_table
+from zgul.experiments.store import Store
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"
 VOID = {"meta", "img", "br", "link"}
@@ -116,11 +117,34 @@ def test_the_committed_report_is_what_its_export_gives():
     export = COMMITTED / "export.json.gz"
     if not export.is_file():
         pytest.skip("docs/results/paper has no export yet")
-    made = dict(contents(build(*open_results(export)), ("md", "latex")))
+    report = build(*open_results(export))
+    made = dict(contents(report, ("md", "latex")))
     for name, content in made.items():
         assert (COMMITTED / name).read_bytes() == content, f"{name} is not what `zgul report` writes"
     there = {path.relative_to(COMMITTED).as_posix() for kind in ("*.md", "*.tex") for path in COMMITTED.rglob(kind)}
-    assert there == set(made)
+    assert there - {"README.md"} == set(made)
+    for name, page in {"index": report.main, **report.pages}.items():
+        page_file = COMMITTED / f"{name}.html"
+        if page_file.is_file():  # but for the figures, which depend on the version of matplotlib
+            assert without_figures(page_file.read_text(encoding="utf-8")) == html.write(page, lambda _figure: b"")
+
+
+def without_figures(text: str) -> str:
+    return re.sub(r"base64,[^\"]*", "base64,", text)
+
+
+def test_html_but_for_figures_does_not_depend_on_matplotlib(written, invented):
+    report = build(*open_results(invented.folder))
+    text = (written / "index.html").read_text(encoding="utf-8")
+    assert without_figures(text) == html.write(report.main, lambda _figure: b"")
+
+
+def test_cut_data_are_named_at_the_head(tmp_path):
+    store = Store(tmp_path, create=True)
+    store.note(protocol={"limit": 96, "test_limit": 24}, commands=["a", "b", "a"])
+    facts = dict(build(store, {}).main.facts)
+    assert facts["Note"].startswith("**cut: training data to 96, test data to 24 sentences")
+    assert facts["Commands"] == "`a`; `b`"
 
 
 def test_without_matplotlib_the_extra_is_named(invented, tmp_path, monkeypatch):

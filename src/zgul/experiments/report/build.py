@@ -16,6 +16,7 @@ from zgul.languages import GROUPS, find
 
 COMMAND = "zgul experiment paper --data DIR --output DIR"
 PAIRS = (("pos", ("germanic", "slavic")), ("ner", ("african", "indo-aryan")))  # the groups that share a table in print
+CUTS = {"limit": "training data", "test_limit": "test data"}  # of the protocol: 0 is all
 FACTS = {  # notes of the store that stand at the head
     "command": "Command",
     "version": "Version",
@@ -65,7 +66,7 @@ def build(results: Results, analyses: dict[str, Any]) -> Report:
     return Report(main, pages, _printed(frame, main, counts))
 
 
-def header(results: Results, frame: Frame) -> tuple[tuple[str, str], ...]:
+def header(results: Results, frame: Frame, seeds: Sequence[int] = ()) -> tuple[tuple[str, str], ...]:
     """How the results were made, in a few lines; the last section has the rest."""
     meta = results.meta
     commands = list(dict.fromkeys(meta.get("commands") or [meta.get("command", "")]))
@@ -75,10 +76,11 @@ def header(results: Results, frame: Frame) -> tuple[tuple[str, str], ...]:
     facts += [(title, _told(meta[key])) for key, title in FACTS.items() if key in meta and key != "command"]
     checksums = meta.get("checksums") or {}
     if checksums:
-        facts.append(
-            ("Data", f"{len(checksums)} files, together `sha256:{_together(checksums)}`, one by one at the end")
-        )
-    facts.append(("Seeds", ", ".join(map(str, sorted({run.seed for run in frame.runs})))))
+        facts.append(("Data", f"{len(checksums)} files, together `sha256:{_together(checksums)}`"))
+    facts.append(("Seeds", ", ".join(map(str, seeds or sorted({run.seed for run in frame.runs})))))
+    cut = {name: meta.get("protocol", {}).get(key) for key, name in CUTS.items()}
+    if told := ", ".join(f"{name} to {count}" for name, count in cut.items() if count):
+        facts.append(("Note", f"**cut: {told} sentences a language; good to see that it runs, not to compare**"))
     return tuple((title, value) for title, value in facts if value)
 
 

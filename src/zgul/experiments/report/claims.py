@@ -117,7 +117,7 @@ def verdict(test: dict[str, Any]) -> str:
 
 
 def signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: there is no −0.0
 
 
 def _support(test: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ class Cell:
 
     def number(self, value: float | None) -> str:
         """A number as all writers show it, with thousands apart."""
-        return "–" if value is None else f"{value:,.{self.digits}f}".replace("-", "−")
+        return "–" if value is None else f"{round(value, self.digits) + 0.0:,.{self.digits}f}".replace("-", "−")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def first_results(results: Results) -> str:
     )
     table = join("first", told, [(group_title(group), _table(frame, group, seed)) for group in there])
     blocks = (Prose(_adapters(results)), table, Items(tuple(_floor(frame, group, seed) for group in there)))
-    document = Document("First results", header(results, frame), (Section("Zero-shot", "first", blocks),))
+    document = Document("First results", header(results, frame, [seed]), (Section("Zero-shot", "first", blocks),))
     return markdown.write(document)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zgul.experiments.report.document import Cell, Table
+from zgul.experiments.report.document import Cell, Column, Table
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -29,7 +29,7 @@ def document(names: list[str]) -> str:
 def table(table: Table) -> str:
     """One floating table with caption and label."""
     star = "*" if len(table.columns) >= WIDE else ""
-    spec = "l" + "".join(("|" if column.rule else "") + "l" for column in table.columns)
+    spec = "l" + "".join(map(_column, table.columns, (None, *table.columns)))
     body = [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", *_heads(table), r"\midrule"]
     for row in table.rows:
         if row.rule:
@@ -49,6 +49,12 @@ def table(table: Table) -> str:
             "",
         ]
     )
+
+
+def _column(column: Column, before: Column | None) -> str:
+    """Two lines between groups, as the paper has them."""
+    new_group = before is not None and before.group != column.group
+    return "l" if not column.rule else "||l" if new_group else "|l"
 
 
 def _heads(table: Table) -> list[str]:

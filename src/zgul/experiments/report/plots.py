@@ -133,5 +133,10 @@ def unlabelled_curve(frame: Frame) -> Figure | None:
 def _with_share(frame: Frame, row: str, share: float) -> list[Entry]:
     if share:
         return tables.unlabelled_entries(frame, row, share)
-    groups = frame.groups("unlabelled")
-    return [entry for group in groups for entry in frame.entries("zero-shot", group, GREW_FROM[row])]
+    seeds = {entry.run.seed for entry in tables.unlabelled_entries(frame, row)}
+    return [
+        entry
+        for group in frame.groups("unlabelled")
+        for entry in frame.entries("zero-shot", group, GREW_FROM[row])
+        if entry.run.seed in seeds
+    ]
