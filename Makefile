@@ -3,6 +3,7 @@
 # make lint     check style, format and types
 # make format   mend style and format where that can be done by itself
 # make scores   F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
+# make bench    speed against the peers on this machine's CPU, about ten minutes (DATA=folder with the test files)
 # make recipe   train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
 # make oracle   record again what the library `adapters` computes, for the tests to compare with
 # make clean    remove the virtual environments and everything built
@@ -17,7 +18,7 @@ DATA   ?= ../shared/data
 OUT    ?= runs/embedded
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test lint format scores recipe oracle clean
+.PHONY: help tag test lint format scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -56,6 +57,10 @@ format: $(DEV)
 
 scores: $(READY)
 	@$(BIN)/python scripts/scores.py --data $(DATA)
+
+bench: $(READY) $(ORACLE)/.ready
+	$(BIN)/python -m benchmarks --data $(DATA) --output docs/results/performance
+	$(BIN)/python -m benchmarks --report docs/results/performance
 
 recipe: $(READY)
 	$(BIN)/python scripts/recipe.py --data $(DATA) --output $(OUT)

@@ -1,0 +1,1 @@
+"""Speed against the peers, one command: ``make bench``, or ``python -m benchmarks`` on any machine."""
