@@ -303,12 +303,11 @@ def _work(connection: Connection[Any, Any], told: Told) -> None:
 
     worker = _Worker(told, say)
     connection.send(("ready",))
-    while True:
-        try:
-            job = connection.recv()
-        except EOFError:
-            return
-        connection.send(("idle", worker.do(job)))
+    try:
+        while True:
+            connection.send(("idle", worker.do(connection.recv())))
+    except (EOFError, KeyboardInterrupt):
+        return
 
 
 def _end_with_parent() -> None:

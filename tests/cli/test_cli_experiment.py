@@ -1,0 +1,117 @@
+"""``zgul experiment``: plan, run, go on, export; mistakes are explained."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from small_experiment import write_experiment
+from zgul.cli import _register, app
+from zgul.errors import ZgulError
+from zgul.experiments.store import DONE, Store
+
+_register()
+SMALL = "--limit 8 --dev-limit 4 --test-limit 4 --epochs 1 --batch-size 8 --em-sentences 2 --em-rates 10 --em-steps 1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experiment")
+    write_experiment(folder)
+    return folder
+
+
+def run(folder, *options: str, output=None):
+    given = ["--data", folder / "data", "--encoder", folder / "encoder", "--adapters", "new", "--seeds", "0"]
+    given += ["--output", output or folder / "results", *options]
+    return CliRunner().invoke(app, ["experiment", "paper", *map(str, given)])
+
+
+def test_the_plan_is_shown_and_nothing_is_run(folder, tmp_path):
+    result = run(folder, "--dry-run", output=tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    for word in ("zero-shot", "treated", "few-shot", "unlabelled", "zgul-no-l", "time left", "GiB of disk"):
+        assert word in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_run_go_on_and_export(folder, tmp_path):
+    options = ["--only", "zero-shot/sft-m", "--jobs", "0", *SMALL.split()]
+    result = run(folder, *options)
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 runs done" in result.output and "Next: zgul report" in result.output
+    store = Store(folder / "results")
+    (done,) = store.runs()
+    assert done.status == DONE and done.config["limit"] == 8
+    meta = store.meta
+    assert meta["protocol"]["limit"] == 8 and meta["encoder"] == "encoder" and "pos/fo/test" in meta["checksums"]
+    assert str(folder) not in str(meta)  # a folder of this machine is nobody's business
+
+    again = run(folder, *options)
+    assert "1 of 1 runs done" in again.output and Store(folder / "results").runs() == [done]
+    planned = run(folder, *options, "--dry-run")
+    assert "1 runs, 1 done" in planned.output
+
+    pytest.importorskip("zgul.experiments.report.analyses")
+    written = CliRunner().invoke(app, ["experiment", "export", str(folder / "results"), str(tmp_path / "a.json")])
+    assert written.exit_code == 0, written.output
+    assert [score.row for score in Store.from_export(tmp_path / "a.json").scores()] == ["SFT-M"] * 3
+    assert str(folder) not in (tmp_path / "a.json").read_text()
+
+
+def test_other_settings_take_the_place_of_what_was_done_and_the_same_code_can_be_claimed(folder, tmp_path, monkeypatch):
+    from zgul.experiments import checksums
+
+    options = ["--only", "zero-shot/sft-en", "--jobs", "0", *SMALL.split()]
+    run(folder, *options, output=tmp_path)
+    (first,) = Store(tmp_path).runs(status=DONE)
+    monkeypatch.setattr(checksums, "of_code", lambda: "other code")
+    run(folder, *options, "--same-code", output=tmp_path)
+    assert [found.hash for found in Store(tmp_path).runs()] == [first.hash]
+    run(folder, *options, output=tmp_path)
+    (second,) = Store(tmp_path).runs(status=DONE)
+    assert second.hash != first.hash
+    assert {score.run for score in Store(tmp_path).scores()} == {second.hash}
+    monkeypatch.undo()
+    run(folder, *options, output=tmp_path)  # back again: what was done then counts again
+    assert [found.hash for found in Store(tmp_path).runs(status=DONE)] == [first.hash]
+
+
+def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
+    from zgul.experiments.execute import Executor
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(Executor, "execute", broken)
+    result = run(folder, "--only", "zero-shot/sft-en", "--jobs", "0", *SMALL.split(), output=tmp_path)
+    assert result.exit_code == 1
+    assert "1 failed; they are tried again" in result.output and "out of luck" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "one"], "--seeds takes numbers"),
+        (["--lr", "fast"], "--lr takes a rate"),
+        (["--lr", "zguul=1e-4"], "there is no method 'zguul'"),
+        (["--only", "zguul"], "no run has it"),
+        (["--adapters", "nowhere"], "no language adapters at"),
+        (["--data", "nowhere"], "no such folder"),
+    ],
+)
+def test_mistakes_are_explained(folder, options, message):
+    result = run(folder, *options)
+    assert isinstance(result.exception, ZgulError) and message in str(result.exception)
+
+
+def test_rates_by_method(folder):
+    from zgul.cli.experiment import _rates
+
+    assert _rates("1e-4,sft-m=3e-5") == (("", 1e-4), ("sft-m", 3e-5))
+
+
+def test_it_runs_as_a_module():
+    result = subprocess.run([sys.executable, "-m", "zgul.cli", "experiment", "paper", "--help"], capture_output=True)
+    assert result.returncode == 0 and b"--dry-run" in result.stdout
