@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from zgul.experiments.report import paper, tables
-from zgul.experiments.report.frame import ABLATIONS, BASELINES, ZGUL, Frame
-from zgul.experiments.report.tables import ALPHA, group_correlation, group_title, p_value
+from zgul.experiments.report.frame import ABLATIONS, ZGUL, Frame
+from zgul.experiments.report.tables import ALPHA, Comparison, group_correlation, group_title, p_value
 
 COMPONENTS = {"ZGUL w/o EM": "EM", "ZGUL w/o L": "Lang2Vec (L)", "ZGUL w/o F": "Fusion (F)"}
 STRONG, WEAK = 0.5, 0.2  # correlations from which we say that attention follows relatedness, or hardly does
@@ -24,11 +24,11 @@ def first_in_group(frame: Frame, part: str, counts: list[dict[str, Any]]) -> lis
         test = tables.against_closest(frame, part, group, counts)
         if test is None:
             continue
-        first += test["difference"] > 0
+        first += test.difference > 0
         published = _paper_lead(group)
         sentences.append(
-            f"**{group_title(group)}: {verdict(test)}.** ZGUL {test['own']:.1f}, closest baseline {test['baseline']} "
-            f"{test['other']:.1f}: {signed(test['difference'])} ({_support(test)}). Paper: {published}."
+            f"**{group_title(group)}: {verdict(test)}.** ZGUL {test.own:.1f}, closest baseline {test.row} "
+            f"{test.other:.1f}: {signed(test.difference)} ({_support(test)}). Paper: {published}."
         )
     if not sentences:
         return []
@@ -47,12 +47,11 @@ def components(frame: Frame, part: str, counts: list[dict[str, Any]]) -> list[st
             test = tables.against(frame, part, group, row, counts)
             if test is None:
                 continue
-            helped += test["difference"] > 0
-            published = paper.ZERO_SHOT[group]
-            gain = (published.get(ZGUL, paper.AVERAGE) or 0.0) - (published.get(row, paper.AVERAGE) or 0.0)
+            helped += test.difference > 0
+            gain = paper.average(group, ZGUL) - paper.average(group, row)
             told.append(
-                f"**{COMPONENTS[row]}, {group_title(group)}: {verdict(test)}.** With it {test['own']:.1f}, without "
-                f"{test['other']:.1f}: {signed(test['difference'])} ({_support(test)}). Paper: {signed(gain)}."
+                f"**{COMPONENTS[row]}, {group_title(group)}: {verdict(test)}.** With it {test.own:.1f}, without "
+                f"{test.other:.1f}: {signed(test.difference)} ({_support(test)}). Paper: {signed(gain)}."
             )
         if told:
             sentences += [f"{COMPONENTS[row]} raises the average in {helped} of {len(told)} groups.", *told]
@@ -103,38 +102,35 @@ def attention(frame: Frame) -> list[str]:
         own = group_correlation(frame, "lang2vec", group)
         answer = "unknown"
         if own is not None:
-            answer = "yes" if own.mean >= STRONG else "weakly" if own.mean >= WEAK else "no"
+            seen = round(own.mean, 2)
+            answer = "yes" if seen >= STRONG else "weakly" if seen >= WEAK else "no"
         sentences.append(f"**{group_title(group)}: {answer}.** Correlation with relatedness: {', '.join(told)}.")
     return sentences
 
 
-def verdict(test: dict[str, Any]) -> str:
+def verdict(test: Comparison) -> str:
     """In two or three words, by the rule above."""
-    if test["difference"] <= 0:
-        return "does not hold"
-    every = all(difference > 0 for difference in test["differences"])
-    return "holds" if every and test["better"] and test["p"] < ALPHA else "not beyond chance"
+    return "holds" if test.holds else "not beyond chance" if test.difference > 0 else "does not hold"
 
 
 def signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: there is no −0.0
 
 
-def _support(test: dict[str, Any]) -> str:
+def _support(test: Comparison) -> str:
     """The evidence: spread over seeds, McNemar."""
-    values, ps = test["differences"], test["ps"]
+    values, tests = test.differences, test.tests
     told = f"{signed(min(values))} to {signed(max(values))} over {len(values)} seeds" if len(values) > 1 else "one seed"
-    if not ps:
+    if not tests:
         return f"{told}; McNemar not computed"
-    direction = "for ZGUL" if test["better"] else "against ZGUL" if test["worse"] else "not one way in all seeds"
-    largest = p_value(test["p"])
+    mixed = "not one way in all seeds" if len(tests) > 1 else "even"
+    direction = "for ZGUL" if test.more_words else "against ZGUL" if test.fewer_words else mixed
+    largest = p_value(test.p)
     told += f"; McNemar p {'' if largest.startswith('<') else '= '}{largest}"
-    return f"{told}{' at most' if len(ps) > 1 else ''}, {direction}"
+    return f"{told}{' at most' if len(tests) > 1 else ''}, {direction}"
 
 
 def _paper_lead(group: str) -> str:
-    published = paper.ZERO_SHOT[group]
-    nearest = max(BASELINES, key=lambda row: published.get(row, paper.AVERAGE) or 0.0)
-    gain = (published.get(ZGUL, paper.AVERAGE) or 0.0) - (published.get(nearest, paper.AVERAGE) or 0.0)
+    nearest, gain = paper.lead(group)
     star = f", p < {ALPHA}" if group in paper.SIGNIFICANT else ""
     return f"{signed(gain)} over {nearest}{star}"

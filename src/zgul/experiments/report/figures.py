@@ -149,15 +149,13 @@ def _lines(axes: Axes, panel: Panel, style: dict[str, dict[str, Any]]) -> dict[s
     return handles
 
 
-def heat_maps(grids: Sequence[Grid], bar: str, limits: tuple[float, float] | None = None) -> Drawing:
+def heat_maps(grids: Sequence[Grid], bar: str, limits: tuple[float, float]) -> Drawing:
     """Heat maps with one scale, a number in each cell."""
     matplotlib()
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure as Drawing
 
-    values = [value for grid in grids for row in grid.values for value in row]
-    low, high = limits or (min(values), max(values))
-    scale = Normalize(low, high if high > low else low + 1)
+    scale = Normalize(*limits)
     widths = [len(grid.columns) for grid in grids]
     tallest = max(len(grid.rows) for grid in grids)
     drawing = Drawing(figsize=(0.62 * sum(widths) + 0.75 * len(grids) + 0.6, 0.42 * tallest + 1.0))

@@ -326,3 +326,15 @@ CLASSES: dict[str, PaperTable] = {
 }
 
 SIGNIFICANT = ("germanic", "african", "indo-aryan")  # groups whose ZGUL average carries the paper's star
+
+
+def average(group: str, row: str) -> float:
+    """A row's printed average in the zero-shot table of a group."""
+    return ZERO_SHOT[group].values[row][AVERAGE]
+
+
+def lead(group: str) -> tuple[str, float]:
+    """The closest baseline in the paper and ZGUL's lead over it."""
+    baselines = [row for row in ZERO_SHOT[group].values if not row.startswith("ZGUL")]
+    nearest = max(baselines, key=lambda row: average(group, row))
+    return nearest, average(group, "ZGUL") - average(group, nearest)

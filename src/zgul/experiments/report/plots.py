@@ -53,8 +53,14 @@ def weight_maps(frame: Frame) -> list[Figure]:
             caption = (
                 f"{title}: weight of each source's adapter (columns) for each target, mean over words, layers and seeds"
             )
-            figures.append(Figure(f"weights-{kind}", caption, partial(heat_maps, grids, "weight")))
+            figures.append(
+                Figure(f"weights-{kind}", caption, partial(heat_maps, grids, "weight", limits=(0.0, _highest(grids))))
+            )
     return figures
+
+
+def _highest(grids: list[Grid]) -> float:
+    return max(value for grid in grids for row in grid.values for value in row)
 
 
 def _grid(group: str, targets: tuple[str, ...], values: tuple[tuple[float, ...], ...]) -> Grid:

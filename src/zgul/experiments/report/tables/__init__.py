@@ -25,6 +25,7 @@ from zgul.experiments.report.tables.models import COST_ROWS, ENCODER_ROWS, class
 from zgul.experiments.report.tables.runs import language_rows, runs_table
 from zgul.experiments.report.tables.unlabelled import UNLABELLED_ROWS, share, unlabelled_entries, unlabelled_table
 from zgul.experiments.report.tables.zero_shot import (
+    Comparison,
     against,
     against_closest,
     p_value,
@@ -40,6 +41,7 @@ __all__ = [
     "ENCODER_ROWS",
     "UNLABELLED_ROWS",
     "WEIGHTS",
+    "Comparison",
     "against",
     "against_closest",
     "cell",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any
 
-from zgul.evaluation.compare import mcnemar_counts, mean_std
+from zgul.evaluation.compare import McNemar, mcnemar_counts, mean_std
 from zgul.experiments.report import paper
 from zgul.experiments.report.document import Cell, Column, Row, Table
 from zgul.experiments.report.frame import (
     ABLATIONS,
-    BASELINES,
     MULTI_ROWS,
     ZERO_SHOT_ROWS,
     ZGUL,
@@ -52,50 +51,72 @@ def zero_shot_table(frame: Frame, part: str, group: str, counts: list[dict[str, 
     rows = list(embolden(rows))
     test = against_closest(frame, part, group, counts)
     told = ""
-    if test is not None:
-        if test["better"] and test["p"] < ALPHA:
-            rows = [
-                replace(row, cells=(*row.cells[:-1], replace(row.cells[-1], mark="*"))) if row.title == ZGUL else row
-                for row in rows
-            ]
-        told = f"; * better than the closest baseline ({test['baseline']}) by McNemar's test, p < {ALPHA} in every seed"
+    if test is not None and test.holds:
+        last = rows[[row.title for row in rows].index(ZGUL)]
+        marked = replace(last, cells=(*last.cells[:-1], replace(last.cells[-1], mark="*")))
+        rows = [marked if row is last else row for row in rows]
+        told = f"; * better than the closest baseline ({test.row}) by McNemar's test, p < {ALPHA} in every seed"
     task = GROUPS[group].task.upper()
     seeds = sorted({run.seed for run in frame.runs_of(part, group)})
     treated = ", every method with X and DATE unannotated and character noise" if part == "treated" else ""
-    caption = f"{group_title(group)}, {task}, zero-shot F1{treated}: {BESIDE} (seeds {numbers(seeds)}){told}"
+    which = f"{'seed' if len(seeds) == 1 else 'seeds'} {numbers(seeds)}"
+    caption = f"{group_title(group)}, {task}, zero-shot F1{treated}: {BESIDE} ({which}){told}"
     return Table(f"{part}-{group}", caption, language_columns(languages), tuple(rows), "Method")
 
 
-def against(
-    frame: Frame, part: str, group: str, row: str, counts: list[dict[str, Any]], than: str = ZGUL
-) -> dict[str, Any] | None:
-    """ZGUL against another row: difference of the average F1 by seed, McNemar's counts and p by seed."""
+@dataclass(frozen=True)
+class Comparison:
+    """ZGUL against another row of a group: average F1, and McNemar's test on the group's words, seed by seed."""
+
+    row: str
+    own: float  # mean over seeds of ZGUL's average F1
+    other: float
+    differences: tuple[float, ...]  # of the averages
+    tests: tuple[McNemar, ...]  # the first system is ZGUL
+
+    @property
+    def difference(self) -> float:
+        return mean(self.differences)
+
+    @property
+    def p(self) -> float:
+        """The largest of the seeds'."""
+        return max((test.p for test in self.tests), default=1.0)
+
+    @property
+    def more_words(self) -> bool:
+        """Does ZGUL have more words right, in every seed?"""
+        return bool(self.tests) and all(test.only_first > test.only_second for test in self.tests)
+
+    @property
+    def fewer_words(self) -> bool:
+        return bool(self.tests) and all(test.only_first < test.only_second for test in self.tests)
+
+    @property
+    def holds(self) -> bool:
+        """Better in F1 and in words, beyond chance, in every seed."""
+        return all(difference > 0 for difference in self.differences) and self.more_words and self.p < ALPHA
+
+
+def against(frame: Frame, part: str, group: str, row: str, counts: list[dict[str, Any]]) -> Comparison | None:
+    """ZGUL against a row, over the seeds that both have."""
     languages = frame.languages(part, group)
-    own = averages(frame.entries(part, group, than), languages)
+    own = averages(frame.entries(part, group, ZGUL), languages)
     other = averages(frame.entries(part, group, row), languages)
     seeds = sorted(own.keys() & other.keys())
     if not seeds:
         return None
-    differences = [own[seed] - other[seed] for seed in seeds]
-    found = [c for c in counts if (c["part"], c["group"], c["row"]) == (part, group, row)]
-    tests = [mcnemar_counts(c["only_zgul"], c["only_row"]) for c in found]
-    return {
-        "group": group,
-        "baseline": row,
-        "own": mean(own[seed] for seed in seeds),
-        "other": mean(other[seed] for seed in seeds),
-        "differences": differences,
-        "difference": mean(differences),
-        "only_zgul": mean(c["only_zgul"] for c in found) if found else None,
-        "only_row": mean(c["only_row"] for c in found) if found else None,
-        "ps": [test.p for test in tests],
-        "p": max((test.p for test in tests), default=1.0),
-        "better": bool(tests) and all(test.only_first > test.only_second for test in tests),
-        "worse": bool(tests) and all(test.only_first < test.only_second for test in tests),
-    }
+    found = [count for count in counts if (count["part"], count["group"], count["row"]) == (part, group, row)]
+    return Comparison(
+        row,
+        mean(own[seed] for seed in seeds),
+        mean(other[seed] for seed in seeds),
+        tuple(own[seed] - other[seed] for seed in seeds),
+        tuple(mcnemar_counts(count["only_zgul"], count["only_row"]) for count in found),
+    )
 
 
-def against_closest(frame: Frame, part: str, group: str, counts: list[dict[str, Any]]) -> dict[str, Any] | None:
+def against_closest(frame: Frame, part: str, group: str, counts: list[dict[str, Any]]) -> Comparison | None:
     baseline = closest_baseline(frame, part, group)
     return against(frame, part, group, baseline, counts) if baseline else None
 
@@ -107,19 +128,17 @@ def significance(frame: Frame, part: str, counts: list[dict[str, Any]]) -> Table
         test = against_closest(frame, part, group, counts)
         if test is None:
             continue
-        published = paper.ZERO_SHOT[group]
-        nearest = max(BASELINES, key=lambda row: published.get(row, paper.AVERAGE) or 0.0)
-        gain = (published.get(ZGUL, paper.AVERAGE) or 0.0) - (published.get(nearest, paper.AVERAGE) or 0.0)
+        nearest, gain = paper.lead(group)
         star = "*" if group in paper.SIGNIFICANT else ""
         rows.append(
             Row(
                 group_title(group),
                 (
-                    Cell(text=test["baseline"]),
-                    cell(mean_std(test["differences"])),
-                    Cell(test["only_zgul"], digits=0),
-                    Cell(test["only_row"], digits=0),
-                    Cell(text=", ".join(map(p_value, test["ps"])) or "–"),
+                    Cell(text=test.row),
+                    cell(mean_std(test.differences)),
+                    Cell(mean(t.only_first for t in test.tests) if test.tests else None, digits=0),
+                    Cell(mean(t.only_second for t in test.tests) if test.tests else None, digits=0),
+                    Cell(text=", ".join(p_value(t.p) for t in test.tests) or "–"),
                     Cell(text=f"{f'{gain:+.1f}'.replace('-', '−')}{star} over {nearest}"),
                 ),
             )
