@@ -92,6 +92,12 @@ def test_the_table_is_for_people(place):
     assert "without EM" in told and "words a second" in told
 
 
+def test_a_shipped_tagger_can_be_named(place, monkeypatch):
+    monkeypatch.setenv("ZGUL_TAGGERS", str(place))
+    told = json.loads(evaluate("--model", "sft-m", "--lang", "fo", "--data", place / "data", "--json"))
+    assert (told["model"], told["method"]) == ("sft-m", "sft-m")
+
+
 def test_tags_that_the_tagger_never_gives_are_named(place, tmp_path):
     (tmp_path / "test.tsv").write_text("pa\tNOUN\nna\tX\nmi\tX\n\n")
     with pytest.warns(ZgulWarning, match=r"never gives, and they count as mistakes: X \(2 words\)"):
@@ -122,7 +128,7 @@ def test_untagged_sentences_are_left_out(place, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "absent", "--data", "."], "absent: no such folder"),
+        (["--model", "absent", "--data", "."], "absent is neither a tagger's folder"),
         (["--model", "{place}/zgul", "--data", "absent.tsv"], "absent.tsv: no such file"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--task", "ner"], "is a tagger for pos, not for ner"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--task", "parse"], "no task 'parse'"),

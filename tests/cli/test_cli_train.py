@@ -118,9 +118,14 @@ def test_mistakes_are_named(place, tmp_path, more, message):
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_an_output_is_needed(place):
+def test_a_group_has_a_place_by_default(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    more = ["--method", "sft-m", "--limit", "4"]
+    assert "zgul evaluate --model out/germanic-sft-m" in zgul(*options(place), *more)
+    with pytest.raises(ZgulError, match="germanic-sft-m"):  # and what is there stays
+        zgul(*options(place), *more)
     with pytest.raises(ZgulError, match="--output DIR"):
-        zgul(*options(place))
+        zgul("train", "--sources", "en,is", "--task", "pos", "--data", place / "data")
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path):

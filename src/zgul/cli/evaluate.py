@@ -27,7 +27,10 @@ def evaluate(
         Path, typer.Option(help="Labelled file (.conllu, .tsv, .txt, perhaps compressed), or a data folder.")
     ],
     model: Annotated[
-        Path | None, typer.Option(help="Folder of a tagger [default: the one that ships for language and task].")
+        str | None,
+        typer.Option(
+            help="A tagger's folder, or a shipped one by name [default: the one that ships for language and task]."
+        ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="pos or ner; without --model it is needed.")] = None,
     split: Annotated[str, typer.Option(help="Which file of a data folder.")] = "test",
@@ -45,6 +48,8 @@ def evaluate(
     `zgul evaluate --task pos --lang fo --data test.conllu`
 
     `zgul evaluate --model out/germanic --lang fo --data DIR --no-em --json`
+
+    `zgul evaluate --model all-pos --lang fo --data DIR`
 
     `zgul evaluate --model out/madx --lang fo --data DIR --strategy uniform`
     """
@@ -94,10 +99,8 @@ def evaluate(
     console.print(f"{told}; {seconds:.1f} seconds, {result.words / max(seconds, 1e-9):,.0f} words a second")
 
 
-def _tagger(model: Path | None, language: str, task: str | None, device: str) -> tuple[Tagger, str]:
+def _tagger(model: str | None, language: str, task: str | None, device: str) -> tuple[Tagger, str]:
     """The tagger and what to call it."""
-    from zgul.methods.tagger import Tagger
-
     if model is None:
         if task is None:
             raise ZgulError("say which task: --task pos or --task ner (or give --model DIR)")
@@ -107,10 +110,12 @@ def _tagger(model: Path | None, language: str, task: str | None, device: str) ->
         if served.warning:
             warnings.warn(served.warning, ZgulWarning, stacklevel=2)
         return shipped.load(served.name).to(device), served.name
-    tagger = Tagger.from_pretrained(model, device=device)
+    from zgul.tagging.tagger import named
+
+    tagger = named(model).to(device)
     if task is not None and task != tagger.task:
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}")
-    return tagger, str(model)
+    return tagger, model
 
 
 def _em_settings(

@@ -48,7 +48,8 @@ def train(
         Path | None, typer.Option(help="Data folder with TASK/LANG/train.tsv and the like.", rich_help_panel=FILES)
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the tagger.", rich_help_panel=FILES)
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for the tagger [default: out/GROUP-METHOD]", rich_help_panel=FILES),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML with options; the command line wins.", rich_help_panel=FILES)
@@ -122,7 +123,7 @@ def train(
 
     Examples:
 
-    `zgul train --group germanic --data DIR --output out/germanic`
+    `zgul train --method zgul --group germanic --data DIR`
 
     `zgul train --method sft-m --group african --data DIR --output out/sft --noise 0.5 --label-set-per-corpus`
 
@@ -170,7 +171,9 @@ def train(
         "em_sentences": em_sentences,
     }
     if output is None and not leave_one_out:
-        raise ZgulError("say where the tagger goes: --output DIR")
+        if group is None:
+            raise ZgulError("say where the tagger goes: --output DIR (only --group has a place by default)")
+        output = Path("out") / f"{group}-{method or 'zgul'}"
     resumed = output / run.CONFIG if resume and output is not None and not leave_one_out else None
     base = config or (resumed if resumed is not None and resumed.is_file() else None)
     values = TrainingConfig.from_yaml(base) if base is not None else {}

@@ -164,7 +164,7 @@ def _chosen(model: str, task: str | None) -> tuple[dict[str, Tagger], dict[str, 
     """The one tagger that the user named, which must be for the task."""
     if task == BOTH:
         raise ZgulError("a model has one task; for both tasks leave the model out")
-    tagger = _named(model)
+    tagger = named(model)
     if task is not None and tagger.task != shipped.check_task(task):
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}; leave the task out")
     return {tagger.task: tagger}, {tagger.task: shipped.Served(model, tagger.task, None, "it was asked for by name")}
@@ -217,7 +217,7 @@ def windows(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         yield window
 
 
-def _named(model: str) -> Tagger:
+def named(model: str) -> Tagger:
     """A folder, or a shipped tagger by its name."""
     if (Path(model) / "config.json").is_file():
         return Tagger.from_pretrained(model)
