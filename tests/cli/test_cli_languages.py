@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,18 @@ def test_the_list_names_every_source_and_target() -> None:
     faroese = next(line for line in words if line[0] == "targets" and "fo" in line)
     assert faroese[-2:] == ["Latn", "is"]
     assert not any("…" in line for line in lines)
+    assert "  slavic: part of speech by slavic-pos; named entities by all-ner" in lines
 
 
 def test_the_list_as_json() -> None:
-    rows = json.loads(run("languages", "--json"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that Pomak borrows its features belongs to its own sheet
+        rows = json.loads(run("languages", "--json"))
+    assert {row["taggers"]["ner"] for row in rows if row["role"] == "target"} == {
+        "african-ner",
+        "indo-aryan-ner",
+        "all-ner",
+    }
     assert len(rows) == 3 + 3 + 4 + 4 + 15
     assert {row["code"] for row in rows} == {*SOURCES, *TARGETS}
     assert [row["most_related"] for row in rows if row["code"] == "fo"] == ["is"]

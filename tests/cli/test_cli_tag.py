@@ -167,6 +167,8 @@ def test_an_unsure_guess_is_a_warning() -> None:
 
     with pytest.warns(ZgulWarning, match="name the language with --lang"):
         run("--lang", "auto", "--task", "pos", "sasike")
+    with pytest.warns(ZgulWarning, match="but 2 letters are little to go by"):
+        run("--lang", "auto", "--task", "pos", "ok")
 
 
 @pytest.mark.parametrize(

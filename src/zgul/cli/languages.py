@@ -139,8 +139,10 @@ def _served(language: Language, task: str) -> dict[str, Any]:
     }
 
 
+@_stand_in_is_shown()
 def _paper_languages() -> list[dict[str, Any]]:
     from zgul.languages import GROUPS, find, most_related
+    from zgul.tagging import shipped
 
     rows = []
     for group in GROUPS.values():
@@ -157,6 +159,7 @@ def _paper_languages() -> list[dict[str, Any]]:
                         "autonym": language.autonym,
                         "scripts": list(language.scripts),
                         "most_related": most_related(code, group.sources) if role == "target" else None,
+                        "taggers": {task: shipped.serving(language, task).name for task in TASKS},
                     }
                 )
     return rows
@@ -185,7 +188,10 @@ def _show_paper_languages(rows: list[dict[str, Any]]) -> None:
         group, role = row["group"], row["role"]
     console = _console(at_least=80)
     console.print(table)
-    console.print("\nA tagger learns from the sources of a group and tags its targets.", style="dim")
+    console.print("\nA tagger learns from the sources of a group and tags its targets:", style="dim")
+    for name, taggers in {row["group"]: row["taggers"] for row in rows if row["role"] == "target"}.items():
+        told = "; ".join(f"{TASKS[task]} by {tagger}" for task, tagger in taggers.items())
+        console.print(f"  {name}: {told}", style="dim")
     console.print("Any other language: zgul languages NAME", style="dim")
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GUESSED_FROM = 400  # words, at most
 SURE_ENOUGH = 0.8
+LITTLE = 15  # letters: in less text any language can look like another
 
 
 @app.command("tag")
@@ -53,6 +54,9 @@ def tag(
     ] = None,
     em_steps: Annotated[int | None, typer.Option(min=0, help="Its steps: more are slower.")] = None,
     em_lr: Annotated[float | None, typer.Option(min=0.0, help="Its learning rate.")] = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive/--full-em", help="Leave sentences that are certain out of it, or move all.")
+    ] = True,
     model: Annotated[
         str | None, typer.Option(help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
     ] = None,
@@ -91,9 +95,8 @@ def tag(
     with _loading():
         from zgul.tagging import load
 
-        tagger = load(
-            language, task, model=model, em=em, em_steps=em_steps, em_lr=em_lr, weights=weights, device=device
-        )
+        switches = {"em": em, "em_steps": em_steps, "em_lr": em_lr, "adaptive": adaptive}
+        tagger = load(language, task, model=model, **switches, weights=weights, device=device)
     if form == "terminal":
         _show(tagger, items)
     else:
@@ -136,12 +139,16 @@ def _guess(items: Iterator[Item]) -> tuple[str, Iterator[Item]]:
         words += len(item)
         if words >= GUESSED_FROM:
             break
-    best, second, *_ = guess(" ".join(word for item in first for word in item.sentence.words))
+    text = " ".join(word for item in first for word in item.sentence.words)
+    letters = sum(map(str.isalpha, text))
+    best, second, *_ = guess(text)
     sure = f"{best.probability:.0%}" if best.probability < 0.99 else "over 99%"
     found = f"the text looks like {find(best.code)}, {sure} sure"
     other = f"next comes {find(second.code)}, {second.probability:.0%}"
-    if best.probability < SURE_ENOUGH:
-        warnings.warn(f"{found}; {other}. If this is wrong, name the language with --lang.", ZgulWarning, stacklevel=2)
+    if best.probability < SURE_ENOUGH or letters < LITTLE:
+        little = f", but {letters} letters are little to go by" if letters < LITTLE else ""
+        doubt = f"{found}{little}; {other}. If this is wrong, name the language with --lang."
+        warnings.warn(doubt, ZgulWarning, stacklevel=2)
     else:
         print(f"zgul: {found} ({other})", file=sys.stderr)
     return best.code, chain(first, items)
