@@ -25,16 +25,17 @@ from transformers import BertConfig
 import adapters
 
 
-def build(state: dict[str, Tensor], config: dict[str, Any]) -> Any:
+def build(state: dict[str, Tensor], shape: dict[str, Any]) -> Any:
     """A BERT with Stack(Fuse(N), task) whose weights are these."""
-    model = adapters.BertAdapterModel(BertConfig(**config))
-    width = config["hidden_size"]
+    model = adapters.BertAdapterModel(BertConfig(**shape))
+    width = shape["hidden_size"]
     count = len({name.split(".")[3] for name in state if name.startswith("layers.0.adapters.")})
     names = [f"language{n}" for n in range(count)]
     parts = {name: f"adapters.{n}" for n, name in enumerate(names)} | {"task": "task"}
     for name, key in parts.items():
         size = len(state[f"layers.0.{key}.down.weight"])
-        model.add_adapter(name, config=adapters.SeqBnConfig(reduction_factor=width / size, non_linearity="relu"))
+        config = adapters.SeqBnConfig(reduction_factor=width // size, non_linearity="relu")
+        model.add_adapter(name, config=config)
     fused = Fuse(*names)
     model.add_adapter_fusion(fused)
     encoder = {

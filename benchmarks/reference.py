@@ -75,6 +75,7 @@ class Release(nn.Module):
         layers = []
         for index in range(self.encoder.depth):
             layer = Layer([adapter.layers[index] for adapter in adapters], model.task[index], width, views=2)
+            layer.to(self.head.weight.dtype)
             _unfold(layer, self.weighting, index, width)
             layers.append(layer)
         self.layers = nn.ModuleList(layers)
@@ -212,7 +213,7 @@ def _unfold(layer: Layer, weighting: Any, index: int, width: int) -> None:
 
 
 def _copied(adapter: Any, width: int) -> Adapter:
-    copied = Adapter(width, adapter.down.out_features, adapter.activation)
+    copied = Adapter(width, adapter.down.out_features, adapter.activation).to(adapter.down.weight.dtype)
     _copy(copied.down, adapter.down)
     _copy(copied.up, adapter.up)
     return copied
