@@ -53,6 +53,7 @@ def test_zero_shot_has_means_deviations_and_the_papers_numbers(invented, frame, 
             assert cell.value == pytest.approx(statistics.mean(values))
             assert cell.std == pytest.approx(statistics.stdev(values))
             assert cell.paper == paper.ZERO_SHOT[group].get(row, code)
+            assert cell.paper_std == paper.DEVIATIONS[group].get(row, code)
         averages = [statistics.mean(found[seed].values()) for seed in (0, 1)]
         assert cells(table, row)[-1].value == pytest.approx(statistics.mean(averages))
         assert cells(table, row)[-1].std == pytest.approx(statistics.stdev(averages))

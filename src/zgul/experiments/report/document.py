@@ -17,6 +17,7 @@ class Cell:
     value: float | None = None
     std: float | None = None
     paper: float | None = None
+    paper_std: float | None = None  # the paper gives it for some rows
     text: str = ""  # instead of a number
     bold: bool = False
     mark: str = ""  # behind the number

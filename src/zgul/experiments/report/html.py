@@ -169,7 +169,8 @@ def _content(cell: Cell) -> str:
     own = f"<b>{own}</b>" if cell.bold else own
     own += html.escape(cell.mark)
     own += f'<span class="sd"> ±{cell.number(cell.std)}</span>' if cell.std is not None else ""
-    return own if cell.paper is None else f"{own}<small>paper {cell.number(cell.paper)}</small>"
+    spread = f" ±{cell.number(cell.paper_std)}" if cell.paper_std is not None else ""
+    return own if cell.paper is None else f"{own}<small>paper {cell.number(cell.paper)}{spread}</small>"
 
 
 def _title(text: str) -> str:

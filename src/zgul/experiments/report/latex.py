@@ -81,7 +81,8 @@ def cell(cell: Cell) -> str:
     own = rf"\textbf{{{own}}}" if cell.bold else own
     own += rf"$_{{\pm{cell.number(cell.std)}}}$" if cell.std is not None else ""
     own += _escape(cell.mark)
-    return own if cell.paper is None else rf"{own} {{\scriptsize ({_escape(cell.number(cell.paper))})}}"
+    spread = rf"$_{{\pm{cell.number(cell.paper_std)}}}$" if cell.paper_std is not None else ""
+    return own if cell.paper is None else rf"{own} {{\scriptsize ({_escape(cell.number(cell.paper))}{spread})}}"
 
 
 def _caption(text: str) -> str:

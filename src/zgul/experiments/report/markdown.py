@@ -45,7 +45,8 @@ def cell(cell: Cell) -> str:
         return f"**{_escape(cell.text)}**" if cell.bold else _escape(cell.text)
     own = cell.number(cell.value) + (f" ± {cell.number(cell.std)}" if cell.std is not None else "") + cell.mark
     own = f"**{own}**" if cell.bold else own
-    return own if cell.paper is None else f"{own} ({cell.number(cell.paper)})"
+    spread = f" ± {cell.number(cell.paper_std)}" if cell.paper_std is not None else ""
+    return own if cell.paper is None else f"{own} ({cell.number(cell.paper)}{spread})"
 
 
 def _escape(text: str) -> str:

@@ -94,7 +94,8 @@ def few_shot_languages(frame: Frame, language: str | None = None) -> Figure | No
     ]
     if not panels:
         return None
-    caption = "Few-shot F1 of each language; bands: one standard deviation over seeds and draws"
+    whose = find(language).name if language else "each language"
+    caption = f"Few-shot F1 of {whose}; bands: one standard deviation over seeds and draws"
     name = f"few-shot-{language or 'languages'}"
     return Figure(name, caption, partial(curves, panels, "labelled sentences", columns=4))
 

@@ -46,7 +46,11 @@ def zero_shot_table(frame: Frame, part: str, group: str, counts: list[dict[str, 
             return published.get(title, code) if code != paper.AVERAGE or complete else None
 
         rule = title in (MULTI_ROWS[0], ABLATIONS[0]) or (title == MULTI_ROWS[1] and MULTI_ROWS[0] not in there)
-        cells = f1_row(frame.entries(part, group, title), languages, number)
+        spreads = (paper.DEVIATIONS[group].get(title, code) for code in (*languages, paper.AVERAGE))
+        cells = [
+            replace(item, paper_std=spread if item.paper is not None else None)
+            for item, spread in zip(f1_row(frame.entries(part, group, title), languages, number), spreads, strict=True)
+        ]
         rows.append(Row(title, tuple(cells), rule and bool(rows)))
     rows = list(embolden(rows))
     test = against_closest(frame, part, group, counts)
