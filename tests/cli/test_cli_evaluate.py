@@ -61,6 +61,8 @@ def test_em_can_be_left_out_or_set(place):
     assert without["em"]["steps"] == 0 and plain["em"] is None and without["f1"] == plain["f1"]
     forced = json.loads(evaluate(*common, "--em-steps", "3", "--em-lr", "7.5", "--strategy", "em-tied"))
     assert forced["em"] == {**vars(EMConfig(3, 7.5, tied=True))}
+    adaptive = json.loads(evaluate(*common, "--em-steps", "3", "--adaptive"))
+    assert adaptive["em"]["skip_below"] > 0 and adaptive["em"]["steps"] == 3
     with pytest.raises(ZgulError, match="'plain' of ZGUL has no EM"):
         evaluate(*common, "--strategy", "plain", "--em-steps", "3")
     with pytest.raises(ZgulError, match="ZGUL infers by em or plain or em-tied, not 'uniform'"):

@@ -12,6 +12,7 @@ import zgul
 from standin import text, words
 from zgul.corpora import segment
 from zgul.corpora.sentence import Sentence
+from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.tagger import Tagger
 from zgul.tagging import tagger as tagging
@@ -130,6 +131,15 @@ def test_em_can_be_switched_and_changed() -> None:
     np.testing.assert_allclose(none.probabilities, without.probabilities, atol=1e-5)
     with pytest.raises(ZgulError, match="EM is switched off"):
         zgul.load("fo", "pos", em=False, em_steps=3)
+
+
+def test_certain_sentences_are_left_out_of_em_unless_all_are_asked_for() -> None:
+    by_default, full = (zgul.load("fo", "pos", adaptive=adaptive).inference["pos"].em for adaptive in (True, False))
+    assert by_default is not None and full is not None
+    assert by_default.skip_below == tagging.CERTAIN and not full.adaptive
+    own = EMConfig(steps=3, skip_below=0.7)
+    assert tagging.adapted(own) is own, "a tagger's own setting stays"
+    assert tagging.adapted(EMConfig(steps=3, patience=2)).skip_below == 0
 
 
 def test_another_tagger_by_name_or_folder(taggers: Path) -> None:

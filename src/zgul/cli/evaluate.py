@@ -38,6 +38,9 @@ def evaluate(
     em: Annotated[bool, typer.Option("--em/--no-em", help="Minimise entropy, where the method does.")] = True,
     em_steps: Annotated[int | None, typer.Option(min=0, help="EM steps instead of the tagger's own.")] = None,
     em_lr: Annotated[float | None, typer.Option(min=0, help="EM learning rate instead of the tagger's own.")] = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive/--full-em", help="Leave sentences that are certain out of EM, as zgul tag does.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, scores as percentages.")] = False,
 ) -> None:
@@ -59,9 +62,15 @@ def evaluate(
     language = find(lang).code
     if task not in (None, "pos", "ner"):
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
+    if not data.exists():  # before the seconds that loading a tagger takes
+        raise ZgulError(f"{data}: no such file")
     tagger, name = _tagger(model, language, task, device)
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
     settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
+    if settings is not None and adaptive:
+        from zgul.tagging.tagger import adapted
+
+        settings = adapted(settings)
     sentences = _read(data, tagger.task, language, split)
     gold = [sentence.tags or [] for sentence in sentences]
     _warn_of_unknown(gold, tagger.labels)

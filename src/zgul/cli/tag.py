@@ -95,8 +95,17 @@ def tag(
     with _loading():
         from zgul.tagging import load
 
-        switches = {"em": em, "em_steps": em_steps, "em_lr": em_lr, "adaptive": adaptive}
-        tagger = load(language, task, model=model, **switches, weights=weights, device=device)
+        tagger = load(
+            language,
+            task,
+            model=model,
+            em=em,
+            em_steps=em_steps,
+            em_lr=em_lr,
+            adaptive=adaptive,
+            weights=weights,
+            device=device,
+        )
     if form == "terminal":
         _show(tagger, items)
     else:

@@ -30,6 +30,7 @@ MAX_TOKENS = 1024  # of a batch: entropy minimisation keeps all activations, and
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 MAX_TYPES = 200_000  # word types remembered as pieces
 BOTH = "both"
+CERTAIN = 0.1  # nats a word: sentences of less entropy EM leaves alone; see scripts/adaptive_em.py
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
@@ -43,6 +44,7 @@ def load(
     em: bool | None = None,
     em_steps: int | None = None,
     em_lr: float | None = None,
+    adaptive: bool = True,
     weights: bool = False,
     device: str = "cpu",
 ) -> TextTagger:
@@ -51,8 +53,9 @@ def load(
     ``task`` is ``pos``, ``ner`` or ``both``; not given, it is what the language's group (or the model) was made for.
     The shipped tagger that serves the language is taken unless ``model`` names another shipped one
     (``"slavic-pos"``) or a folder saved by ``Tagger.save_pretrained``. ``em`` switches entropy minimisation on or
-    off (default: as the tagger was tuned), ``em_steps`` and ``em_lr`` change it; ``weights`` also gives the share of
-    each source language per word.
+    off (default: as the tagger was tuned), ``em_steps`` and ``em_lr`` change it, and without ``adaptive`` it also moves
+    sentences that are certain already, as in the paper; ``weights`` also gives the share of each source language per
+    word.
     """
     language = find(lang)
     if model is not None:
@@ -61,7 +64,9 @@ def load(
         taggers, served = _serving(language, task)
     for tagger in taggers.values():
         tagger.to(device)
-    inference = {name: _inference(tagger, language.code, em, em_steps, em_lr) for name, tagger in taggers.items()}
+    inference = {
+        name: _inference(tagger, language.code, em, em_steps, em_lr, adaptive) for name, tagger in taggers.items()
+    }
     return TextTagger(language, taggers, served, inference, weights)
 
 
@@ -229,7 +234,9 @@ def named(model: str) -> Tagger:
     )
 
 
-def _inference(tagger: Tagger, language: str, em: bool | None, steps: int | None, lr: float | None) -> Inference:
+def _inference(
+    tagger: Tagger, language: str, em: bool | None, steps: int | None, lr: float | None, adaptive: bool
+) -> Inference:
     """The strategy and EM settings that the user's switches mean for this tagger."""
     strategies = tagger.method.strategies
     strategy = tagger.strategy
@@ -245,7 +252,12 @@ def _inference(tagger: Tagger, language: str, em: bool | None, steps: int | None
             raise ZgulError("EM is switched off, so its steps and learning rate have no meaning; leave them out")
         return Inference(strategy, None)
     config = replace(config, steps=config.steps if steps is None else steps, lr=config.lr if lr is None else lr)
-    return Inference(strategy, config)
+    return Inference(strategy, adapted(config) if adaptive else config)
+
+
+def adapted(config: EMConfig) -> EMConfig:
+    """EM that leaves certain sentences alone: much of the time for none of the tags, nearly. Own settings stay."""
+    return config if config.adaptive else replace(config, skip_below=CERTAIN)
 
 
 def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
