@@ -13,7 +13,9 @@ FORMATS = ("html", "md", "latex", "figures")
 __all__ = ["FORMATS", "open_results", "write_first", "write_report"]
 
 
-def open_results(place: Path | str, data: Path | str | None = None) -> tuple[Any, dict[str, Any]]:
+def open_results(
+    place: Path | str, data: Path | str | None = None, report: Callable[[dict[str, Any]], None] = lambda _status: None
+) -> tuple[Any, dict[str, Any]]:
     """The results of a folder or of an export, with their analyses."""
     from zgul.experiments.report.analyses import compute
     from zgul.experiments.store import Export, Store
@@ -21,7 +23,7 @@ def open_results(place: Path | str, data: Path | str | None = None) -> tuple[Any
     place = Path(place)
     if place.is_dir():
         store = Store(place)
-        return store, compute(store, Path(data) if data is not None else None)
+        return store, compute(store, Path(data) if data is not None else None, report)
     if not place.exists():
         raise ZgulError(f"{place}: no such folder or file; a report is made from the --output of zgul experiment paper")
     export = Export(place)
@@ -44,7 +46,7 @@ def write_report(
 
     if {"html", "figures"} & set(formats):
         matplotlib()  # say that it is missing before any work
-    return files.write(build(*open_results(place, data)), Path(output), formats, report)
+    return files.write(build(*open_results(place, data, report)), Path(output), formats, report)
 
 
 def write_first(place: Path | str, file: Path | str) -> Path:

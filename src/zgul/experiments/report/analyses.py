@@ -6,6 +6,7 @@ statistics of the data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -19,68 +20,70 @@ from zgul.experiments.report.frame import COMPARED, PARTS, ZGUL, Entry, Frame
 from zgul.experiments.store import Store
 from zgul.files import open_binary
 
+Tags = list[list[str]]
+Tell = Callable[[dict[str, Any]], None]  # hears of progress
+
 EXAMPLE_WORDS = (4, 12)  # shorter ones say little, longer ones do not fit a line
 EXAMPLES = 2  # of each language
 
 
-def compute(store: Store, data: Path | None) -> dict[str, Any]:
+def compute(store: Store, data: Path | None, tell: Tell = lambda _status: None) -> dict[str, Any]:
     """Everything for the report that scores do not tell; without the data folder, without its statistics."""
     frame = Frame(store)
     return {
-        "mcnemar": _mcnemar(store, frame),
+        "mcnemar": _mcnemar(store, frame, tell),
         "examples": _examples(store, frame),
-        "statistics": _statistics(data) if data is not None else None,
+        "statistics": _statistics(data, tell) if data is not None else None,
         "text": _text_sizes(frame, data) if data is not None else {},
     }
 
 
-def _mcnemar(store: Store, frame: Frame) -> list[dict[str, Any]]:
+def _mcnemar(store: Store, frame: Frame, tell: Tell) -> list[dict[str, Any]]:
     """Words that only ZGUL, and that only the other row, has right: by part, group, row and seed."""
     counts = []
-    for part in PARTS:
-        for group in frame.groups(part):
-            languages = frame.languages(part, group)
-            gold = {code: _flat([s.tags or [] for s in store.gold(group, code)]) for code in languages}
-            own = _right_words(store, frame.entries(part, group, ZGUL), gold)
-            for row in frame.rows(part, group):
-                if row == ZGUL:
-                    continue
-                other = _right_words(store, frame.entries(part, group, row), gold)
-                for seed in sorted(own.keys() & other.keys()):
-                    counts.append(
-                        {
-                            "part": part,
-                            "group": group,
-                            "row": row,
-                            "seed": seed,
-                            "only_zgul": int((own[seed] & ~other[seed]).sum()),
-                            "only_row": int((~own[seed] & other[seed]).sum()),
-                            "words": len(own[seed]),
-                        }
-                    )
+    pairs = [(part, group) for part in PARTS for group in frame.groups(part)]
+    for done, (part, group) in enumerate(pairs, start=1):
+        gold = {code: [s.tags or [] for s in store.gold(group, code)] for code in frame.languages(part, group)}
+        own = _right_words(store, frame.entries(part, group, ZGUL), gold)
+        for row in frame.rows(part, group):
+            if row == ZGUL:
+                continue
+            other = _right_words(store, frame.entries(part, group, row), gold)
+            for seed in sorted(own.keys() & other.keys()):
+                counts.append(
+                    {
+                        "part": part,
+                        "group": group,
+                        "row": row,
+                        "seed": seed,
+                        "only_zgul": int((own[seed] & ~other[seed]).sum()),
+                        "only_row": int((~own[seed] & other[seed]).sum()),
+                        "words": len(own[seed]),
+                    }
+                )
+        tell({"stage": "comparing", "done": done, "total": len(pairs)})
     return counts
 
 
-def _right_words(
-    store: Store, entries: list[Entry], gold: dict[str, npt.NDArray[np.str_]]
-) -> dict[int, npt.NDArray[np.bool_]]:
+def _right_words(store: Store, entries: list[Entry], gold: dict[str, Tags]) -> dict[int, npt.NDArray[np.bool_]]:
     """For each seed that has all languages: which of the group's words a row tags rightly."""
     by_seed: dict[int, dict[str, Entry]] = {}
     for entry in entries:
         by_seed.setdefault(entry.run.seed, {})[entry.score.language] = entry
     return {
-        seed: np.concatenate([gold[code] == _flat(_tags(store, found[code])) for code in gold])
+        seed: np.concatenate([_right(gold[code], _tags(store, found[code])) for code in gold])
         for seed, found in by_seed.items()
         if set(gold) <= set(found)
     }
 
 
-def _tags(store: Store, entry: Entry) -> list[list[str]]:
+def _right(gold: Tags, tags: Tags) -> npt.NDArray[np.bool_]:
+    pairs = zip(chain.from_iterable(gold), chain.from_iterable(tags), strict=True)
+    return np.fromiter((truth == tag for truth, tag in pairs), dtype=bool)
+
+
+def _tags(store: Store, entry: Entry) -> Tags:
     return store.predictions(entry.run.hash, entry.score.row, entry.score.language)
-
-
-def _flat(tags: list[list[str]]) -> npt.NDArray[np.str_]:
-    return np.array(list(chain.from_iterable(tags)))
 
 
 def _examples(store: Store, frame: Frame) -> list[dict[str, Any]]:
@@ -110,7 +113,7 @@ def _examples(store: Store, frame: Frame) -> list[dict[str, Any]]:
     return examples
 
 
-def _most_disputed(gold: list[Sentence], tags: dict[str, list[list[str]]]) -> list[int]:
+def _most_disputed(gold: list[Sentence], tags: dict[str, Tags]) -> list[int]:
     disputed = {}
     for index, sentence in enumerate(gold):
         if EXAMPLE_WORDS[0] <= len(sentence.words) <= EXAMPLE_WORDS[1]:
@@ -120,10 +123,10 @@ def _most_disputed(gold: list[Sentence], tags: dict[str, list[list[str]]]) -> li
     return [index for index in order[:EXAMPLES] if disputed[index]]
 
 
-def _statistics(data: Path) -> dict[str, Any]:
+def _statistics(data: Path, tell: Tell) -> dict[str, Any]:
     from zgul.corpora.stats import measure
 
-    measured = measure(data)
+    measured = measure(data, lambda _file, done, total: tell({"stage": "reading data", "done": done, "total": total}))
     return {
         "groups": [asdict(row) for row in measured.groups],
         "targets": [asdict(row) for row in measured.targets],

@@ -11,7 +11,7 @@ SPECIAL = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "×": r"$\times$",
     "≥": r"$\geq$", "≤": r"$\leq$", "<": r"$<$", ">": r"$>$", "*": r"$^*$", "…": r"\dots{}",
 }  # fmt: skip
-WIDE = 8  # columns from which a table takes the whole page's width
+WIDE, LINE = 8, 100  # columns, and characters of a line, from which a table is set to the page's width
 
 PREAMBLE = r"""% Tables of a zgul report. Compile with xelatex or lualatex (examples are in several scripts).
 \documentclass[10pt]{article}
@@ -28,7 +28,8 @@ def document(names: list[str]) -> str:
 
 def table(table: Table) -> str:
     """One floating table with caption and label."""
-    star = "*" if len(table.columns) >= WIDE else ""
+    wide = len(table.columns) >= WIDE or _characters(table) > LINE
+    star = "*" if wide else ""
     spec = "l" + "".join(map(_column, table.columns, (None, *table.columns)))
     body = [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", *_heads(table), r"\midrule"]
     for row in table.rows:
@@ -36,7 +37,7 @@ def table(table: Table) -> str:
             body.append(r"\midrule")
         body.append(" & ".join([_escape(row.title), *map(cell, row.cells)]) + r" \\")
     body += [r"\bottomrule", r"\end{tabular}"]
-    if len(table.columns) >= WIDE:
+    if wide:
         body = [r"\resizebox{\textwidth}{!}{%", *body, "}"]
     return "\n".join(
         [
@@ -55,6 +56,13 @@ def _column(column: Column, before: Column | None) -> str:
     """Two lines between groups, as the paper has them."""
     new_group = before is not None and before.group != column.group
     return "l" if not column.rule else "||l" if new_group else "|l"
+
+
+def _characters(table: Table) -> int:
+    """How long the longest line is, about."""
+    columns = zip(*(row.cells for row in table.rows), strict=True)
+    widths = [max(len(item.text) or 12 for item in column) + 2 for column in columns]
+    return max(len(row.title) for row in table.rows) + sum(widths)
 
 
 def _heads(table: Table) -> list[str]:
