@@ -22,6 +22,7 @@ SMALL = Protocol(
     few_epochs=2,
     shares=(0.5, 1.0),
     text_languages=("fo",),
+    text_lines=1000,
     text_steps=2,
     text_blocks=2,
 )

@@ -119,6 +119,9 @@ def paper(
     text_languages: Annotated[
         str | None, typer.Option(help="Targets to read text of [default: all that have it]", rich_help_panel=SMALLER)
     ] = None,
+    text_lines: Annotated[
+        int | None, typer.Option(help="Lines of text of each target [default: all]", rich_help_panel=SMALLER)
+    ] = None,
     text_steps: Annotated[
         int | None, typer.Option(help="Masked-LM steps [default: 2000]", rich_help_panel=SMALLER)
     ] = None,
@@ -158,6 +161,7 @@ def paper(
         "few_batch": few_batch,
         "shares": _numbers(shares, float, "--shares"),
         "text_languages": tuple(text_languages.split(",")) if text_languages else None,
+        "text_lines": text_lines,
         "text_steps": text_steps,
     }
     protocol = _protocol(quick, told)

@@ -66,6 +66,7 @@ class Protocol:
     few_lr: float = 0.0  # 0: the method's own
     shares: tuple[float, ...] = (0.25, 0.5, 1.0)  # of the text; 0 is the zero-shot model
     text_languages: tuple[str, ...] = ()  # none: all targets that have text
+    text_lines: int = 0  # at most so many of them; 0: all
     text_steps: int = 2000  # of masked-LM training: of the head, of the adapter, of the encoder
     text_blocks: int = 16  # blocks of 128 pieces in such a step
     text_lr: float = 1e-3  # of head and adapter
@@ -93,21 +94,22 @@ class Protocol:
 QUICK = Protocol(
     seeds=(0,),
     groups=("germanic",),
-    limit=96,
-    dev_limit=24,
-    test_limit=24,
-    epochs=2,
-    batch_size=16,
+    limit=48,
+    dev_limit=12,
+    test_limit=12,
+    epochs=1,
+    batch_size=8,
     accumulate=1,
-    em_sentences=12,
-    em_steps=(1, 5),
+    em_sentences=6,
+    em_steps=(1, 2),
     em_rates=(10.0, 30.0),
     examples=(0, 10),
-    few_epochs=3,
+    few_epochs=2,
     shares=(1.0,),
     text_languages=("fo",),
-    text_steps=8,
-    text_blocks=4,
+    text_lines=400,
+    text_steps=3,
+    text_blocks=2,
 )
 
 
@@ -446,6 +448,7 @@ class _Planner:
         protocol = self.protocol
         config = {
             "encoder": _named(self.inputs.encoder),
+            "lines": protocol.text_lines,
             "steps": protocol.text_steps,
             "blocks": protocol.text_blocks,
             "lr": protocol.text_lr,

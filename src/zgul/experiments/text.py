@@ -30,6 +30,7 @@ from zgul.tensors import save_tensors
 ADAPTER = "adapter.safetensors"
 ENCODER = "encoder.safetensors"
 BLOCK = 128  # pieces
+JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -41,7 +42,7 @@ def adapt(
     model, tokenizer = resources.encoder()
     encoder = Encoder(model)
     pieces = PieceEncoder(tokenizer, encoder.max_pieces)
-    blocks, lines = share_of_text(resources.inputs.data, language, run.extra["share"], pieces, encoder.max_pieces)
+    blocks = share_of_text(resources.inputs.data, language, run.extra["share"], config["lines"], pieces)
     encoder.to(device)
     mlm = MLMConfig(steps=config["steps"], blocks=config["blocks"], lr=config["lr"], seed=run.seed)
     plain = AdapterConfig(mlm=mlm)
@@ -55,7 +56,7 @@ def adapt(
     save_adapters(folder / ADAPTER, [small.adapter])
     save_tensors(folder / ENCODER, model.state_dict(), bits=16)
     return {
-        "lines": lines,
+        "lines": blocks.lines,
         "blocks": len(blocks.train),
         "adapter_seconds": round(between - started, 2),
         "encoder_seconds": round(time.monotonic() - between, 2),
@@ -67,17 +68,15 @@ def adapt(
     }
 
 
-def share_of_text(data: Path, language: str, share: float, pieces: PieceEncoder, most: int) -> tuple[Blocks, int]:
-    """Blocks of a share of a language's text, every 40th line held out; and the number of lines."""
+def share_of_text(data: Path, language: str, share: float, most: int, pieces: PieceEncoder) -> Blocks:
+    """Blocks of a share of a language's text (of ``most`` lines, unless 0), every 40th line held out."""
     lines = list(dict.fromkeys(corpora.load_text(data, language)))
-    order = np.random.default_rng(5).permutation(len(lines))
-    chosen = [lines[int(index)] for index in order[: max(1, round(share * len(lines)))]]
-    length = min(BLOCK, most)
-    held = chosen[HELD_OUT - 1 :: HELD_OUT]
-    kept = set(held)
-    blocks = Blocks(
-        pack(pieces, [line for line in chosen if line not in kept], length), pack(pieces, held, length), len(chosen)
-    )
-    if not len(blocks.train) or not len(blocks.held_out):
+    order = np.random.default_rng(5).permutation(len(lines))[: most or None]
+    chosen = [lines[int(index)] for index in order[: max(1, round(share * len(order)))]]
+    length = min(BLOCK, pieces.max_pieces + 2)
+    held = set(chosen[HELD_OUT - 1 :: HELD_OUT])
+    train = pack(pieces, [line for line in chosen if line not in held], length)
+    held_out = pack(pieces, [line for line in chosen if line in held], length)[:JUDGED]
+    if not len(train) or not len(held_out):
         raise ZgulError(f"too little text of {language}: {len(chosen)} lines fill no block of {length} pieces each")
-    return blocks, len(chosen)
+    return Blocks(train, held_out, len(chosen))
