@@ -161,17 +161,20 @@ def _run(store: Store, name: str) -> StoredRun:
 
 
 def _stored(store: Store, run: StoredRun, row: str) -> System:
+    from zgul.languages import GROUPS
+
     scores = store.scores(run=run.hash)
     rows = list(dict.fromkeys(score.row for score in scores))
     if row and row not in rows:
-        raise ZgulError(f"run {run.hash[:10]} has no row {row!r}; it has: {', '.join(rows)}")
+        raise ZgulError(f"run {run.hash[:10]} has no row {row!r}; it has: {' | '.join(rows)}")
     if not row and len(rows) != 1:
         place = f"{store.folder}:{run.hash[:10]}:ROW"
         raise ZgulError(
-            f"run {run.hash[:10]} has several rows, choose one with {place}: {', '.join(rows) or 'none yet'}"
+            f"run {run.hash[:10]} has several rows, choose one with {place}: {' | '.join(rows) or 'none yet'}"
         )
     row = row or rows[0]
-    languages = [score.language for score in scores if score.row == row]
+    scored = {score.language for score in scores if score.row == row}
+    languages = [code for code in GROUPS[run.group].targets if code in scored]
     return System(
         f"{row}, {run.name} ({run.hash[:10]})",
         {code: store.predictions(run.hash, row, code) for code in languages},
