@@ -223,6 +223,48 @@ def test_weights_that_were_removed_are_made_again(finished, inputs, protocol, tm
     assert after == {name: numbers(finished)[name] for name in after}
 
 
+def test_a_second_encoder_of_another_kind(inputs, protocol, tmp_path):
+    """XLM-R, whose positions and specials differ, small and random."""
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    from family import tiny_tokenizer
+    from tiny_group import MADE
+
+    tokenizer = tiny_tokenizer(MADE)
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=66,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    XLMRobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "xlmr")
+    tokenizer.save_pretrained(tmp_path / "xlmr")
+    other = replace(inputs, encoder=str(tmp_path / "xlmr"))
+    outcome = execute(tmp_path / "out", other, protocol, ["zero-shot/zgul,zero-shot/sft-m,unlabelled/sft-m"])
+    assert outcome.failed == {} and outcome.done == 6
+    assert {run.config["encoder"] for run in Store(tmp_path / "out").runs()} == {"xlmr"}
+
+
+def test_a_head_from_a_file_is_used(inputs, protocol, tmp_path):
+    from zgul.adapters.mlm import MLMHead
+    from zgul.adapters.train import save_head
+
+    small = replace(protocol, shares=(1.0,))
+    width, vocabulary = 16, len(Resources(inputs, small).encoder()[1])
+    save_head(tmp_path / "head.safetensors", MLMHead(width, vocabulary), "encoder")
+    given = replace(inputs, head=str(tmp_path / "head.safetensors"))
+    assert execute(tmp_path / "out", given, small, ["text"]).failed == {}
+    (with_head,), (without,) = (
+        [run for run in paper_plan(told, small) if run.method == TEXT] for told in (given, inputs)
+    )
+    assert with_head.hash != without.hash
+    folder = Store(tmp_path / "out").run_folder(with_head.hash)
+    assert {path.name for path in folder.iterdir()} == {"adapter.safetensors", "encoder.safetensors"}
+
+
 def test_longest_first_and_few_shot_with_their_model(inputs, protocol):
     whole = paper_plan(inputs, protocol)
     known = {run.hash: run for run in whole}
