@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--output", type=Path, default=ROOT / "runs" / "bench", help="folder for the results")
     parser.add_argument("--threads", type=int, help="of torch [all cores]")
+    parser.add_argument("--commit", help="that is measured, where git cannot tell")
     parser.add_argument("--full", action="store_true", help="whole files and 100,000 sentences, however long it takes")
     parser.add_argument(
         "--report", type=Path, metavar="DIR", help="measure nothing: write docs/performance.md from DIR/*.json"
@@ -52,6 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     sizes = GPU if device.type == "cuda" else CPU
     data = told.data if told.data.is_dir() else None
     context = Context(device, machine(device), sizes, told.encoder, data, told.full)
+    if told.commit:
+        context.machine.about["commit"] = told.commit
     results = rows.run(context, told.rows)
     stored = report.store(told.output, context.machine, results, device.type)
     print(report.table(report.read(stored)))

@@ -58,7 +58,7 @@ CPU = Sizes(
 )
 GPU = Sizes(
     rounds=7,
-    tokens=32768,
+    tokens=16384,
     reference_sentences=40,
     em_sentences=0,
     forward=(128, 64),

@@ -27,7 +27,7 @@ from zgul.errors import ZgulError
 from zgul.languages import find
 from zgul.tagging.tagger import Inference, TextTagger
 
-EVERY = 250  # sentences
+EVERY = 100  # sentences
 
 
 def sentences(data: Path) -> list[Sentence]:
@@ -67,12 +67,12 @@ def main() -> None:
             words += len(sentence)
             yield sentence
 
-    tagged = 0
+    tagged, seen = 0, 0
     for result in text_tagger.tag_sentences(source()):
-        tagged += 1
+        tagged, seen = tagged + 1, seen + len(result.words)
         assert len(result.layers["pos"].tags) == len(result.words)
         if tagged % EVERY == 0:
-            print(json.dumps({"sentences": tagged, "memory": resident()}), flush=True)
+            print(json.dumps({"sentences": tagged, "words": seen, "memory": resident()}), flush=True)
     seconds = time.perf_counter() - started
     rounds, rest = divmod(given, len(held))
     rows = {"fo": 0}
