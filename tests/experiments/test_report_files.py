@@ -10,7 +10,7 @@ import pytest
 
 import invented_results
 from zgul.errors import ZgulError
-from zgul.experiments.report import html, open_results, write_first, write_report
+from zgul.experiments.report import figures, html, open_results, write_first, write_report
 from zgul.experiments.report.build import build
 from zgul.experiments.report.document import Cell, Column, Row, Table, join
 from zgul.experiments.report.files import contents, names
@@ -204,3 +204,18 @@ def test_first_results_compare_with_the_floor(invented, tmp_path):
     assert "47.6 measured before" in text and "57.1 measured before" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + 1 + 14  # heads, rule, every row of the zero-shot tables
+
+
+def test_heat_maps_darken_evenly_and_their_numbers_can_be_read():
+    library = pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'zgul[plots]'")
+    colours = [library.colormaps[figures.MAP](step / 20) for step in range(21)]
+    light = [figures.luminance(colour) for colour in colours]
+    assert light == sorted(light, reverse=True)
+    for colour, value in zip(colours, light, strict=True):
+        ink = 0.0 if figures.readable_on(colour) == "black" else 1.0
+        assert (max(ink, value) + 0.05) / (min(ink, value) + 0.05) >= 4.5  # WCAG AA
+
+
+def test_lines_differ_without_colour():
+    assert len({style["marker"] for style in figures.LINES}) == len(figures.LINES)
+    assert len({str(style["linestyle"]) for style in figures.LINES}) == len(figures.LINES)

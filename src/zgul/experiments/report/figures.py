@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
+Colour = tuple[float, float, float, float]
+
 MAP = "cividis_r"  # perceptually uniform, light to dark, made for colour-blind readers
 # Okabe and Ito's colours, from dark to light
 LINES = (
@@ -169,16 +171,21 @@ def heat_maps(grids: Sequence[Grid], bar: str, limits: tuple[float, float]) -> D
         axes.spines[:].set_visible(False)
         for y, line in enumerate(grid.values):
             for x, value in enumerate(line):
-                shade = _readable_on(image.cmap(scale(value)))
+                shade = readable_on(image.cmap(scale(value)))
                 axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=8)
     drawing.colorbar(image, ax=list(row), label=bar, fraction=0.03, pad=0.01)
     return drawing
 
 
-def _readable_on(colour: tuple[float, float, float, float]) -> str:
-    """Black or white, whichever stands out more (relative luminance of WCAG)."""
+def readable_on(colour: Colour) -> str:
+    """Black or white, whichever stands out more."""
+    return "black" if luminance(colour) > 0.179 else "white"
+
+
+def luminance(colour: Colour) -> float:
+    """Relative luminance as WCAG defines it."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
-    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def label(title: str) -> str:
