@@ -109,12 +109,12 @@ class Trainer:
         """False when training is to stop early."""
         every = self.config.eval_every or self.steps_per_epoch
         progress = self.progress
-        batches = list(self._order(corpus, progress.epoch))
+        batches = self._order(corpus, progress.epoch)
         running = torch.tensor(progress.loss, device=self.device)
         for rows, length in batches[progress.batch :]:
             self.tagger.model.train()
             self.stepper.set_lr(self._lr(progress.step))
-            running += self.stepper.step(corpus.batch(rows.to(self.device), length))
+            running += self.stepper.step(corpus.batch(rows, length))
             progress.counted += 1
             progress.step += 1
             progress.batch += 1
@@ -188,7 +188,7 @@ class Trainer:
         tags = [[labels[int(tag)] for tag in row] for row in self.dev.by_sentence(predicted)]
         return scores(self.gold, tags)
 
-    def _order(self, corpus: EncodedCorpus, epoch: int) -> Iterator[tuple[Tensor, int]]:
+    def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
         """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""
         rng = np.random.default_rng([self.config.seed, 7, epoch])
         lengths = corpus.lengths.cpu().numpy() + 2
@@ -199,11 +199,13 @@ class Trainer:
             pool = order[start : start + size * POOL]
             pool = pool[np.argsort(lengths[pool], kind="stable")]
             batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-        for index in rng.permutation(len(batches)):
-            rows = batches[index]
-            longest = int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP)
-            fill = size - len(rows) if self.device.type == "cuda" else 0  # graphs want one shape
-            yield torch.from_numpy(np.pad(rows, (0, fill), constant_values=-1)), longest
+        batches = [batches[index] for index in rng.permutation(len(batches))]
+        longest = [int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP) for rows in batches]
+        if self.device.type == "cuda":  # graphs want one shape
+            batches = [np.pad(rows, (0, size - len(rows)), constant_values=-1) for rows in batches]
+        # in one copy to the device: one for each batch would wait for the step before it
+        together = torch.from_numpy(np.concatenate(batches)).to(self.device)
+        return list(zip(torch.split(together, [len(rows) for rows in batches]), longest, strict=True))
 
     def _lr(self, step: int) -> float:
         """Linear warm-up, linear decay."""
