@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,21 @@ def test_weights_that_were_removed_are_made_again(finished, inputs, protocol, tm
     after = numbers(tmp_path)
     assert {name: after[name] for name in before} == before
     assert after == {name: numbers(finished)[name] for name in after}
+
+
+def test_a_model_that_is_let_go_is_gone(inputs, protocol, tmp_path):
+    """Or the memory of a GPU would fill from run to run."""
+    store = Store(tmp_path, create=True)
+    executor = Executor(store, inputs, protocol, torch.device("cpu"))
+    whole = {run.hash: run for run in paper_plan(inputs, protocol)}
+    models = []
+    for run in choose(list(whole.values()), ["zero-shot/zgul,zero-shot/cpg,few-shot/cpg/fo"]):
+        executor.execute(run, whole)
+        assert executor._held is not None
+        models.append(weakref.ref(executor._held.tagger.model))
+    assert len(models) == 5
+    executor.release()
+    assert [model() for model in models] == [None] * 5
 
 
 def test_a_second_encoder_of_another_kind(inputs, protocol, tmp_path):

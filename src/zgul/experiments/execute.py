@@ -135,6 +135,7 @@ class Executor:
             return self._held
         self.release()
         config = run.training()
+        self.resources.preload(config, run.languages)
         data = self.resources.labelled(config)
         tagger = self._untrained(run, config, data.labels, needed)
         path = self.store.run_folder(run.hash) / WEIGHTS

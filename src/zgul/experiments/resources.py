@@ -19,6 +19,7 @@ from zgul.adapters.bank import LanguageAdapter
 from zgul.corpora.encode import EncodedCorpus, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.encoder import Encoder
+from zgul.experiments import checksums
 from zgul.experiments.plan import Inputs, Protocol
 from zgul.languages import most_related
 from zgul.tensors import load_tensors, save_tensors
@@ -87,7 +88,6 @@ class Resources:
         if key not in self._sentences:
             found = corpora.load(self.inputs.data, task, language, split)
             self._sentences[key] = sample(found, limit, 0) if limit else found
-            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
         return self._sentences[key]
 
     def test(self, task: str, language: str) -> list[Sentence]:
@@ -110,6 +110,20 @@ class Resources:
             made = labelled_data(train, dev, config)
             self._data[key] = SharedData(**vars(made), pieces=self._pieces, cache=self.cache, key=key)
         return self._data[key]
+
+    def preload(self, config: TrainingConfig, targets: Sequence[str]) -> None:
+        """Read what the runs of a group need, all at once: while no model is held."""
+        before = len(self._sentences)
+        self.labelled(config)
+        for target in targets:
+            self.test(config.task, target)
+            for split in ("dev", "few"):
+                if checksums.labelled(self.inputs.data, config.task, target, split) is not None:
+                    self.sentences(config.task, target, split)
+        for source in config.sources:
+            self.sentences(config.task, source, SPLITS.get((config.group, source), "") + "dev")
+        if len(self._sentences) > before:
+            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
 
     def judge(self, config: TrainingConfig, target: str) -> tuple[str, list[Sentence]]:
         """The most related source, and what of its dev set EM's settings are chosen on."""
