@@ -30,7 +30,7 @@ MAX_TOKENS = 1024  # of a batch: entropy minimisation keeps all activations, and
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 MAX_TYPES = 200_000  # word types remembered as pieces
 BOTH = "both"
-CERTAIN = 0.1  # nats a word: sentences of less entropy EM leaves alone; see scripts/adaptive_em.py
+CERTAIN = 0.05  # nats a word: sentences of less entropy EM leaves alone; see scripts/adaptive_em.py
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
