@@ -43,7 +43,7 @@ class Shape:
             adapters=len(bank) if bank is not None else 0,
             size=max((adapter.size for adapter in bank.adapters), default=0) if bank is not None else 0,
             views=len(model.weighting.views) if model.weighting is not None else 0,
-            task=task[0].down.out_features if len(task) else 0,  # type: ignore[union-attr]
+            task=int(task[0].get_parameter("down.bias").numel()) if len(task) else 0,
         )
 
     def encoder(self, length: float) -> float:

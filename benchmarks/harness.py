@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,11 @@ Contestant = Callable[[], object]
 
 
 def interleave(
-    contestants: dict[str, Contestant], rounds: int, *, warm: int = 1, clock: Callable[[Contestant], float] = seconds_of
+    contestants: Mapping[str, Contestant],
+    rounds: int,
+    *,
+    warm: int = 1,
+    clock: Callable[[Contestant], float] = seconds_of,
 ) -> dict[str, Times]:
     """Every contestant once a round, in turn; the order is reversed in every other round."""
     for _ in range(warm):
@@ -250,10 +254,12 @@ def _cpu_model() -> str:
 
 def _commit() -> str:
     """The commit that was measured; with "+" where files differ from it."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=ROOT)
+        return done.stdout.strip()
+
     try:
-        run = {"capture_output": True, "text": True, "check": True, "cwd": ROOT}
-        name = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], **run).stdout.strip()  # type: ignore[call-overload]
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], **run).stdout  # type: ignore[call-overload]
-        return name + ("+" if changed else "")
+        return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -49,7 +49,8 @@ class AdaptersProcess:
 
         path = self.folder / "hidden.safetensors"
         self.ask(f"output {path}")
-        return load_file(path)["hidden"]
+        hidden: Tensor = load_file(path)["hidden"]
+        return hidden
 
 
 @contextmanager

@@ -57,7 +57,8 @@ class Layer(nn.Module):
         return torch.stack([adapter(h) for adapter in self.adapters], dim=2)
 
     def fusion_scores(self, h: Tensor, u: Tensor) -> Tensor:  # [B, T, N]
-        return (self.query(h).unsqueeze(2) @ self.key(u).transpose(-2, -1)).squeeze(2)
+        scores: Tensor = (self.query(h).unsqueeze(2) @ self.key(u).transpose(-2, -1)).squeeze(2)
+        return scores
 
 
 class Release(nn.Module):
@@ -121,8 +122,8 @@ class Release(nn.Module):
             gradients = torch.autograd.grad(entropy.sum(), leaves)
             scores = [leaf.detach() - lr * gradient for leaf, gradient in zip(leaves, gradients, strict=True)]
         with torch.no_grad():
-            logits, _ = self(batch, [score.softmax(dim=-1) for score in scores])
-        return logits
+            final: Tensor = self(batch, [score.softmax(dim=-1) for score in scores])[0]
+        return final
 
     def tag(self, sentences: Sequence[Sentence], steps: int, lr: float) -> Iterator[list[str]]:
         """Sentence by sentence, each padded to 128 pieces (a longer one to the next multiple)."""
@@ -203,8 +204,8 @@ def _unfold(layer: Layer, weighting: Any, index: int, width: int) -> None:
         for linear in (layer.key, layer.value):
             linear.weight.copy_(torch.eye(width))
         layer.key.bias.zero_()
-        layer.combine.weight.copy_(weighting.project[index])  # type: ignore[union-attr, operator]
-        layer.combine.bias.copy_(weighting.mix_bias[index])  # type: ignore[union-attr, operator]
+        layer.combine.weight.copy_(weighting.project[index])  # type: ignore[operator]
+        layer.combine.bias.copy_(weighting.mix_bias[index])  # type: ignore[operator]
     else:
         for name in ("query", "key"):
             _copy(getattr(layer, name), getattr(weighting.fusion[index], name))

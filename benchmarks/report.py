@@ -63,7 +63,8 @@ def table(stored: Stored) -> str:
 
 
 def unit(row: Stored) -> str:
-    return row["unit"] if row["unit"] in ("×", "%") else " " + row["unit"]
+    name = str(row["unit"])
+    return name if name in ("×", "%") else " " + name
 
 
 def number(value: float) -> str:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -340,7 +341,8 @@ def training(context: Context) -> list[Result]:
     train = [s for language in sources for s in context.sentences("pos", language, "train", limit=wanted)]
     config = TrainingConfig(sources=sources)
     data = labelled_data(train, [], config)
-    steppers, frozen, batches = {}, [], []
+    steppers, frozen = {}, []
+    batches: list[Batch] = []
     for name in ("zgul", "sft-m"):
         encoder = load_encoder(context.encoder)
         bank = shipped.adapters(sources) if name == "zgul" else []
@@ -380,9 +382,8 @@ def training(context: Context) -> list[Result]:
 
     with frozen[0], frozen[1]:
         # shapes are called plainly twice and captured the third time
-        times = interleave(
-            {name: lambda name=name: epoch(name) for name in steppers}, sizes.rounds, warm=3 if on_gpu else 1
-        )  # type: ignore[misc]
+        contestants = {name: partial(epoch, name) for name in steppers}
+        times = interleave(contestants, sizes.rounds, warm=3 if on_gpu else 1)
         busy = _utilisation(lambda: epoch("zgul")) if on_gpu else None
     for name, course in losses.items():
         if not course[-1] < course[0]:

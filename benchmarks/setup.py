@@ -166,15 +166,15 @@ def random_model(shape: dict[str, int], count: int) -> RandomModel:
     parts = Parts(encoder, [f"L{n}" for n in range(17)], languages, adapters, MethodOptions(dropout=0.0), features)
     specials = SimpleNamespace(cls_token_id=1, sep_token_id=2, pad_token_id=0, unk_token_id=3)
     tagger = Tagger(method("zgul"), parts, specials, "pos", "random")
-    weighting, task = tagger.model.weighting, tagger.model.task
-    assert weighting is not None
+    weighting: Any = tagger.model.weighting
+    task = tagger.model.task
     _randomise(task, 0.02)
     with torch.no_grad():
         for fusion, value, combine in zip(weighting.fusion, weighting.value, weighting.combine, strict=True):
             _randomise(fusion, 0.05)
             value.weight += 0.02 * torch.randn_like(value.weight)
             combine.weight.copy_(torch.eye(encoder.width, 2 * encoder.width))
-    tagger.model.head = nn.Identity()  # hidden states are compared
+    tagger.model.head = nn.Identity()  # type: ignore[assignment]  # hidden states are compared
     tagger.fold().model.eval()
     return RandomModel(tagger, adapters, weighting, task)
 
