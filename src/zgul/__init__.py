@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zgul.errors import ZgulError, ZgulWarning
+
 if TYPE_CHECKING:
     from zgul.tagging import Document as Document
     from zgul.tagging import Entity as Entity
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
     from zgul.tagging import load as load
 
 __version__ = "0.1.0"
-__all__ = ["Document", "Entity", "TaggedSentence", "TextTagger", "load"]
+__all__ = ["Document", "Entity", "TaggedSentence", "TextTagger", "ZgulError", "ZgulWarning", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """The public names come on first use, so that ``import zgul`` does not import torch."""
+    """What tags comes on first use, so that ``import zgul`` does not import torch."""
     if name in __all__:
         from zgul import tagging
 

@@ -73,6 +73,6 @@ def test_the_public_names() -> None:
     import zgul
 
     for name in zgul.__all__:
-        assert getattr(zgul, name).__module__.startswith("zgul.tagging")
+        assert getattr(zgul, name).__module__.startswith(("zgul.tagging", "zgul.errors"))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = zgul.nothing  # type: ignore[attr-defined]

@@ -91,6 +91,9 @@ def train(
         raise ZgulError(f"{made} is there already; choose another --output, or --overwrite it")
     if full and (invertible or adapterhub or size):
         raise ZgulError("--full trains the encoder, not an adapter: leave out --invertible, --adapterhub and --size")
+    files = [*text, *(more or [])]
+    if absent := [str(path) for path in files if not path.is_file()]:  # before the seconds that loading takes
+        raise ZgulError(f"{', '.join(absent)}: no such file")
     mlm = MLMConfig(steps=steps, blocks=blocks, lr=lr if lr is not None else (5e-5 if full else 1e-3), seed=seed)
     config = AdapterConfig(size=size, invertible=invertible, full=full, block=block, head_steps=head_steps, mlm=mlm)
     model, tokenizer = encoders.load(encoder)
@@ -98,7 +101,7 @@ def train(
     if tokenizer.mask_token_id is None:
         raise ZgulError(f"the tokenizer of {encoder} has no mask, so nothing can be masked")
     pieces = PieceEncoder(tokenizer, body.max_pieces)
-    packed = read_blocks([*text, *(more or [])], pieces, min(block, body.max_pieces))
+    packed = read_blocks(files, pieces, min(block, body.max_pieces))
     head_path = head or output / "head.safetensors"
     known = load_head(head_path, body) if head_path.is_file() else None
     others = [] if full or known is None else _others(output, language, body)
