@@ -100,7 +100,11 @@ def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingCo
     labels = sorted(found, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
     unknown = {tag for sentence in dev for tag in sentence.tags or ()} - found - set(config.unannotated)
     if unknown:
-        raise ZgulError(f"the dev data has labels that the training data lacks: {', '.join(sorted(unknown))}")
+        more = f"train on more sentences than --limit {config.limit}, or " if config.limit else ""
+        raise ZgulError(
+            f"the dev data has labels that the training data lacks: {', '.join(sorted(unknown))}; "
+            f"{more}leave them out with --unannotated {','.join(sorted(unknown))}"
+        )
     languages = list(dict.fromkeys(sentence.language or "" for sentence in train))
     allowed = torch.ones(len(languages), len(labels), dtype=torch.bool)
     if config.label_set_per_corpus:
