@@ -487,7 +487,7 @@ def stream(context: Context) -> Result:
         raise NotMeasured("the process that tags the stream failed; see its error above")
     seen = [json.loads(line) for line in done.stdout.splitlines()]
     *marks, last = seen
-    settled = [m["memory"] for m in marks if m["words"] >= max(3 * WINDOW, last["words"] / 10)]  # windows are full then
+    settled = [m["memory"] for m in marks if m["words"] >= max(WINDOW, last["words"] / 10)]  # windows are full then
     if len(settled) < 3:
         raise NotMeasured(f"only {last['sentences']} sentences in the time; give more with --full")
     result.compared = f"{last['sentences']:,} sentences in, {last['tagged']:,} out, in order"
