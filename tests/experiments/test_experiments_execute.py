@@ -169,6 +169,10 @@ def test_shared_data_is_what_training_would_read(inputs, protocol, tmp_path):
         assert all(torch.equal(getattr(kept, name), getattr(fresh, name)) for name in ("pieces", "labels", "languages"))
         assert kept.specials == fresh.specials and (kept.sentence_sizes == fresh.sentence_sizes).all()
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    for sentences in (ours.train, ours.dev, ours.dev[:3]):
+        kept, fresh = ours.encode(sentences, pieces, rows), theirs.encode(sentences, pieces, rows)
+        assert torch.equal(kept.pieces, fresh.pieces) and torch.equal(kept.corpus, fresh.corpus)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
     assert ours.encode(ours.dev, pieces, rows) is ours.encode(ours.dev, pieces, rows)
 
 

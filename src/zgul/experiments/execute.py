@@ -39,13 +39,13 @@ WEIGHTS = "trained.safetensors"
 
 
 class PacedTrainer(Trainer):
-    """Writes a checkpoint once in a while, not at every evaluation: most runs are over before it pays."""
+    """Writes a checkpoint once in a while, not at every evaluation and not at the end, when the weights are kept."""
 
     pace = 60.0  # seconds
     saved = 0.0
 
     def _save(self) -> None:
-        if time.monotonic() - self.saved >= self.pace:
+        if time.monotonic() - self.saved >= self.pace and self.progress.step < self.total_steps:
             super()._save()
             self.saved = time.monotonic()
 

@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -29,10 +29,11 @@ from zgul.experiments.store import DONE, FAILED, PLANNED, RUNNING, Store, Stored
 
 Listener = Callable[[str, Run, dict[str, Any]], None]  # event, run, what is known of it
 BUSY = "busy"  # another command has it
+NEARLY = 0.7  # of the longest job's time
 AGAIN = 2.0  # seconds before asking again for a run that another command has
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """Runs that one process does one after another."""
 
@@ -158,7 +159,7 @@ class _Boss:
                     self.outcome.stopped = True
                     break
                 for hand in crew:
-                    if hand.ready and hand.job is None and (job := self._next()) is not None:
+                    if hand.ready and hand.job is None and (job := self._next(hand.groups)) is not None:
                         hand.give(job)
                 wait([*(hand.connection for hand in crew), *(hand.process.sentinel for hand in crew)], timeout=0.5)
                 for index, hand in enumerate(crew):
@@ -172,17 +173,25 @@ class _Boss:
                 hand.dismiss()
         return self.outcome
 
-    def _next(self) -> Job | None:
-        """The longest job that can start now; what can never start is failed on the way."""
-        for index, job in enumerate(self.jobs):
+    def _next(self, groups: Collection[str] = ()) -> Job | None:
+        """The longest job that can start now or, if it is nearly as long, one of ``groups``, whose data is at hand.
+
+        What can never start is failed on the way.
+        """
+        for job in list(self.jobs):
             lost = next((need for need in job.waits_for if need in self.failed), None)
             if lost is not None:
-                self.jobs.pop(index)
+                self.jobs.remove(job)
                 self._fail_all(job, f"it needs {self.whole[lost].name}, which failed")
-                return self._next()
-            if time.monotonic() >= job.not_before and all(self._is_done(need) for need in job.waits_for):
-                return self.jobs.pop(index)
-        return None
+                return self._next(groups)
+        now = time.monotonic()
+        ready = [job for job in self.jobs if now >= job.not_before and all(map(self._is_done, job.waits_for))]
+        if not ready:
+            return None
+        near = (job for job in ready if job.runs[0].group in groups and job.seconds >= NEARLY * ready[0].seconds)
+        job = next(near, ready[0])
+        self.jobs.remove(job)
+        return job
 
     def _is_done(self, run: str) -> bool:
         if run not in self.finished and run not in self.runs and self.store.status(run) == DONE:
@@ -260,9 +269,11 @@ class _Hand:
         self.ready = False
         self.job: Job | None = None
         self.current = ""
+        self.groups: set[str] = set()  # whose data it has read
 
     def give(self, job: Job) -> None:
         self.job, self.current = job, ""
+        self.groups.add(job.runs[0].group)
         self.connection.send(job)
 
     def messages(self) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ Pieces = dict[int, PieceEncoder]  # by the longest chunk
 
 @dataclass
 class SharedData(LabelledData):
-    """Labelled data that is cut into pieces once for all runs; noised epochs, which are many, are kept on disk."""
+    """Labelled data that is cut into pieces once for all runs of all processes: what was encoded is kept on disk."""
 
     pieces: Pieces = field(default_factory=dict)
     cache: Path | None = None
@@ -43,20 +43,26 @@ class SharedData(LabelledData):
         key = (id(sentences), pieces.max_pieces, *sorted(rows.items()))
         if key not in self.encoded:
             shared = self.pieces.setdefault(pieces.max_pieces, pieces)
-            self.encoded[key] = super().encode(sentences, shared, rows)
+            kind = "train" if sentences is self.train else "dev" if sentences is self.dev else ""
+            told = f"{kind} {len(sentences)} {sorted(rows.items())} {pieces.max_pieces}" if kind else ""
+            self.encoded[key] = self._kept(told, lambda: LabelledData.encode(self, sentences, shared, rows))
         return self.encoded[key]
 
     def encode_epoch(self, pieces: PieceEncoder, rows: dict[str, int], seed: int, epoch: int) -> EncodedCorpus:
         if not self.noise.sentences:
             return self.encode(self.train, pieces, rows)
-        if self.cache is None:
-            return super().encode_epoch(pieces, rows, seed, epoch)
-        told = f"{self.key} {self.noise} {sorted(rows.items())} {pieces.max_pieces} {seed} {epoch}"
-        path = self.cache / f"{hashlib.sha256(told.encode()).hexdigest()}.safetensors"
+        told = f"{self.noise} {sorted(rows.items())} {pieces.max_pieces} {seed} {epoch}"
+        return self._kept(told, lambda: LabelledData.encode_epoch(self, pieces, rows, seed, epoch))
+
+    def _kept(self, told: str, make: Callable[[], EncodedCorpus]) -> EncodedCorpus:
+        """From the disk, or made and put there; whoever comes second waits for the first."""
+        if self.cache is None or not told:
+            return make()
+        path = self.cache / f"{hashlib.sha256(f'{self.key} {told}'.encode()).hexdigest()}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):  # whoever comes second waits for the first
+        with FileLock(f"{path}.lock"):
             if not path.is_file():
-                _save_encoded(path, super().encode_epoch(pieces, rows, seed, epoch))
+                _save_encoded(path, make())
         return _load_encoded(path)
 
 
