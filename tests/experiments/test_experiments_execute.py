@@ -176,6 +176,14 @@ def test_shared_data_is_what_training_would_read(inputs, protocol, tmp_path):
     assert ours.encode(ours.dev, pieces, rows) is ours.encode(ours.dev, pieces, rows)
 
 
+def test_dev_sentences_with_labels_that_few_training_sentences_lack_are_left_out(inputs, protocol):
+    resources = Resources(inputs, protocol)
+    config = replace(next(run for run in paper_plan(inputs, protocol) if run.method == "sft-en").training(), limit=1)
+    data = resources.labelled(config)
+    assert 0 < len(data.dev) < protocol.dev_limit
+    assert {tag for sentence in data.dev for tag in sentence.tags} <= set(data.labels)
+
+
 def test_a_failing_run_is_recorded_and_the_others_go_on(inputs, protocol, tmp_path, monkeypatch):
     plain = Executor._train
 

@@ -113,6 +113,9 @@ class Resources:
                 sentences = self.sentences(config.task, language, prefix + "train")
                 train += sample(sentences, config.limit, config.seed) if config.limit else sentences
                 dev += self.sentences(config.task, language, prefix + "dev", self.protocol.dev_limit)
+            if config.limit:  # a few sentences may lack a rare label
+                known = {tag for sentence in train for tag in sentence.tags or ()} | set(config.unannotated)
+                dev = [sentence for sentence in dev if known.issuperset(sentence.tags or ())]
             made = labelled_data(train, dev, config)
             self._data[key] = SharedData(**vars(made), pieces=self._pieces, cache=self.cache, key=key)
         return self._data[key]
