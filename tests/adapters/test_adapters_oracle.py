@@ -141,7 +141,10 @@ def test_a_task_adapter_without_language_adapters(recording: Recording) -> None:
 def test_fuse_is_zgul_without_lang2vec(recording: Recording, task: bool, folded: bool) -> None:
     """The invertible block is the first adapter's."""
     weighting: Weighting = Folded(recording.fusion()) if folded else recording.fusion()
-    model = recording.model(recording.bank(LANGUAGES), weighting, task=task, invertible="first")
+    bank = recording.bank(LANGUAGES)
+    if isinstance(weighting, Folded):
+        weighting.multiply(bank)
+    model = recording.model(bank, weighting, task=task, invertible="first")
     recording.assert_recorded(model(recording.batch()), "hidden.fuse" + (".task" if task else ""))
 
 

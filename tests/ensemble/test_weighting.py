@@ -1,5 +1,7 @@
 """Every weighting against loops over tokens and adapters; folding changes nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
@@ -90,6 +92,8 @@ def test_folding_changes_nothing(tensors, views, form: str) -> None:
     h, inner, languages = tensors
     whole = zgul(views, form)
     folded = Folded(whole)
+    bank = SimpleNamespace(up=inner.up.expand(DEPTH, -1, -1, -1), up_bias=inner.bias.expand(DEPTH, -1, -1))
+    folded.multiply(bank)
     for layer in range(DEPTH):
         scores = whole.scores(layer, h, inner, languages)
         weights = scores.softmax(dim=-1)

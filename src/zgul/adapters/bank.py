@@ -80,7 +80,7 @@ class Inner:
         """u [N, B, T, d], each adapter's own output."""
         batch, length, count, size = self.a.shape
         flat = self.a.reshape(-1, count, size).transpose(0, 1)
-        return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, -1)
+        return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, self.up.shape[-1])
 
     def dot(self, query: Tensor) -> Tensor:
         """``query·u_n`` for queries [B, T, d]: the query is taken into the bottlenecks. [B, T, N]"""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from zgul.adapters.bank import Inner
+from zgul.adapters.bank import Bank, Inner
 from zgul.ensemble.fusion import Fusion
 from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors, lookup
 
@@ -112,8 +112,14 @@ class ZGUL(Weighting):
 class Folded(Weighting):
     """A trained ZGUL with its products of matrices multiplied out; the same numbers with fewer products.
 
-    ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` one each, and lang2vec a table.
+    ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` one each. ``multiply`` takes them into the
+    adapters of a bank: then one product leads from h to fusion's scores, and one from the bottlenecks to the mix.
     """
+
+    into: Tensor  # [L, N r + N, d]: h to its products with the columns of U_n, and with b_n
+    into_bias: Tensor  # [L, N r + N]
+    leave: Tensor  # [L, K N r, d]: weighted bottlenecks to the mix
+    leave_bias: Tensor  # [L, d, K N]: what the weights add to it by b_n
 
     def __init__(self, source: ZGUL) -> None:
         super().__init__()
@@ -138,19 +144,37 @@ class Folded(Weighting):
             self.project = nn.Parameter(parts.transpose(1, 2).reshape(depth, width, -1))  # [L, d, K d]
         self.vectors, self.lang2vec = source.vectors, source.lang2vec
 
+    @torch.no_grad()
+    def multiply(self, bank: Bank) -> None:
+        """Take the matrices into the adapters of a bank, which must stay as they are from then on."""
+        up, bias = bank.up.flatten(1, 2), bank.up_bias  # [L, N r, d], [L, N, d]
+        made = {}
+        if "fusion" in self.views:
+            out = torch.cat([up, bias], dim=1)  # [L, N r + N, d]
+            made["into"] = out @ self.score.mT
+            made["into_bias"] = (out @ self.score_bias[..., None]).squeeze(-1)
+        parts = self.project.chunk(len(self.views), dim=2)  # K times [L, d, d]
+        made["leave"] = torch.cat([up @ part.mT for part in parts], dim=1)
+        made["leave_bias"] = torch.cat([bias @ part.mT for part in parts], dim=1).mT.contiguous()
+        for name, value in made.items():
+            self.register_buffer(name, value, persistent=False)
+
     def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
         scores = []
         for view in self.views:
             if view == "fusion":
-                scores.append(inner.dot(h @ self.score[layer] + self.score_bias[layer]))
+                both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
+                inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
+                scores.append((inside.reshape(inner.a.shape) * inner.a).sum(dim=-1) + outside)
             else:
                 table = self.lang2vec[layer](self.vectors(), len(inner))
                 scores.append(lookup(table, languages).to(h.dtype))
         return torch.stack(scores, dim=2)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
-        project = torch.stack(self.project[layer].chunk(len(self.views), dim=1))  # [K, d, d]
-        return inner.mix(weights, project) + self.mix_bias[layer]
+        scaled = (weights[..., None] * inner.a[:, :, None]).flatten(2)  # [B, T, K N r]
+        bias = nn.functional.linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
+        return scaled @ self.leave[layer] + bias
 
 
 def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:

@@ -209,7 +209,10 @@ class Tagger:
         self.parts.encoder.merge_low_rank()
         weighting = self.model.weighting
         if isinstance(weighting, ZGUL) and weighting.foldable:
-            self.model.weighting = Folded(weighting)
+            weighting = self.model.weighting = Folded(weighting)
+        if isinstance(weighting, Folded):
+            assert self.model.bank is not None
+            weighting.multiply(self.model.bank)
         self.model.requires_grad_(False)
         return self
 
