@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import report, rows
-from benchmarks.harness import ROOT, machine, say
+from benchmarks.harness import ROOT, Result, machine, say
 from benchmarks.setup import CPU, GPU, Context
 
 RESULTS = ROOT / "docs" / "results" / "performance"
@@ -55,9 +55,12 @@ def main(arguments: list[str] | None = None) -> None:
     context = Context(device, machine(device), sizes, told.encoder, data, told.full)
     if told.commit:
         context.machine.about["commit"] = told.commit
-    results = rows.run(context, told.rows)
-    stored = report.store(told.output, context.machine, results, device.type)
-    print(report.table(report.read(stored)))
+
+    def store(results: list[Result]) -> Path:  # after each row: what is stopped counts for what it measured
+        return report.store(told.output, context.machine, results, device.type)
+
+    results = rows.run(context, told.rows, store)
+    print(report.table(report.read(store(results))))
     say(f"written to {told.output}")
     if any(result.reason.startswith("not timed") for result in results):
         sys.exit("outputs differ: see the table")

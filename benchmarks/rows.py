@@ -703,8 +703,13 @@ ROWS: dict[str, Row] = {
 }
 
 
-def run(context: Context, names: Iterable[str]) -> list[Result]:
-    """The rows of these names; one that cannot be measured, or whose outputs differ, says so in its place."""
+def run(
+    context: Context, names: Iterable[str], on_row: Callable[[list[Result]], object] = lambda results: None
+) -> list[Result]:
+    """The rows of these names; one that cannot be measured, or whose outputs differ, says so in its place.
+
+    ``on_row`` hears of all results after each row.
+    """
     results: list[Result] = []
     for name in names:
         row = ROWS[name]
@@ -723,6 +728,7 @@ def run(context: Context, names: Iterable[str]) -> list[Result]:
             result.seconds = time.perf_counter() - started
         say(f"{name}: " + "; ".join(result.reason or f"{result.value:.3g} {result.unit}" for result in found))
         results += found
+        on_row(results)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     return results
