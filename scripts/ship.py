@@ -2,8 +2,8 @@
 
     python scripts/ship.py RUN --adapters FILE
 
-RUN holds what embedded_taggers.py and continue_tagger.py wrote: results.jsonl and taggers/. EM that did not help on the
-source dev set it was chosen on is switched off for that target. Refuses files over 16 MB, and over 64 MB in all.
+RUN holds what embedded_taggers.py wrote: results.jsonl and taggers/. EM that did not help on the source dev set it was
+chosen on is switched off for that target. Refuses files over 16 MB, and over 64 MB in all.
 """
 
 from __future__ import annotations
