@@ -189,6 +189,9 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")],
     file: Annotated[Path, typer.Argument(help="FILE.json or FILE.json.gz")],
     data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data sets.")] = None,
+    sentences: Annotated[
+        bool, typer.Option(help="Quote the test sentences on which methods disagree; not every licence allows it.")
+    ] = True,
 ) -> None:
     """Write all results as one JSON file, from which every table and figure can be made again.
 
@@ -198,7 +201,7 @@ def export(
     """
     from zgul.experiments.store import Store
 
-    Store(folder).export(file, data)
+    Store(folder).export(file, data, sentences=sentences)
     print(f"Written to {file}. Next: zgul report {shlex.quote(str(file))} --output DIR")
 
 

@@ -298,18 +298,24 @@ class Store(Results):
 
     # --- publishing
 
-    def export(self, path: Path | str, data: Path | str | None = None) -> None:
-        """Write what is done as JSON (``.json``, ``.json.gz``), the same bytes for the same results."""
+    def export(self, path: Path | str, data: Path | str | None = None, *, sentences: bool = True) -> None:
+        """Write what is done as JSON (``.json``, ``.json.gz``), the same bytes for the same results.
+
+        Without ``sentences`` no sentence of the test files is in it: not everyone may pass those on.
+        """
         from zgul.experiments.report.analyses import compute
 
         runs = [asdict(run) for run in self.runs(status=DONE)]
         done = {run["hash"] for run in runs}
+        analyses = compute(self, Path(data) if data is not None else None)
+        if not sentences:
+            analyses["examples"] = None
         whole = {
             "format": FORMAT,
             "meta": self.meta,
             "runs": runs,
             "scores": [asdict(score) for score in self.scores() if score.run in done],
-            "analyses": compute(self, Path(data) if data is not None else None),
+            "analyses": analyses,
         }
         with create_binary(path) as file:
             file.write((_json(whole, indent=1) + "\n").encode())

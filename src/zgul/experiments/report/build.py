@@ -52,7 +52,7 @@ def build(results: Results, analyses: dict[str, Any]) -> Report:
         _classes(frame),
         _cost(frame),
         _data(analyses.get("statistics")),
-        _examples(analyses.get("examples") or []),
+        _examples(analyses.get("examples", [])),
         _zero_shot(frame, "treated", counts),
         _runs(frame, results),
     ]
@@ -199,7 +199,10 @@ def _data(statistics: dict[str, Any] | None) -> Section:
     return _section("Data", "data", blocks, "zgul report DIR --data DATA --output DIR")
 
 
-def _examples(examples: list[dict[str, Any]]) -> Section:
+def _examples(examples: list[dict[str, Any]] | None) -> Section:
+    if examples is None:  # exported so
+        told = "Sentences of the test files are left out here; `zgul report` on the folder of the results shows them."
+        return Section("Where the methods disagree", "examples", (Prose(told),))
     rule = Prose(
         "Chosen by rule, not by hand: of each language the test sentence (4 to 12 words, lowest seed) in which ZGUL, "
         "CPG and SFT-M differ on most words; of equals the shorter, then the earlier. The pages of the languages show "
