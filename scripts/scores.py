@@ -78,8 +78,8 @@ def markdown(heads: list[str], rows: list[list[str]], words: int = 1) -> str:
 
 
 def commit() -> str:
-    """The commit of the checkout, if it is one."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
+    """The commit of the checkout, if it is one, and whether files differ from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty= with changes"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return told.stdout.strip() or "unknown"
 
