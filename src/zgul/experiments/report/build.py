@@ -79,8 +79,8 @@ def header(results: Results, frame: Frame, seeds: Sequence[int] = ()) -> tuple[t
         facts.append(("Data", f"{len(checksums)} files, together `sha256:{_together(checksums)}`"))
     facts.append(("Seeds", ", ".join(map(str, seeds or sorted({run.seed for run in frame.runs})))))
     cut = {name: meta.get("protocol", {}).get(key) for key, name in CUTS.items()}
-    if told := ", ".join(f"{name} to {count}" for name, count in cut.items() if count):
-        facts.append(("Note", f"**cut: {told} sentences a language; good to see that it runs, not to compare**"))
+    if told := ", ".join(f"{name} cut to {count}" for name, count in cut.items() if count):
+        facts.append(("Note", f"**a smaller protocol than the paper's: {told} sentences a language**"))
     return tuple((title, value) for title, value in facts if value)
 
 
