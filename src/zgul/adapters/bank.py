@@ -90,14 +90,14 @@ class Inner:
     def mix(self, weights: Tensor, project: Tensor | None = None) -> Tensor:
         """``Σ_k P_k Σ_n w_kn u_n``: weights [B, T, K, N] and matrices P [K, d', d] (or none, K = 1) to [B, T, d'].
 
-        The weights scale the bottlenecks; then one product leaves them. The matrices P are multiplied into U where
-        that is less work than applying them to every token.
+        The weights scale the bottlenecks; then one product leaves them. While P is trained it is multiplied into U:
+        that costs N r rows, applying it to the many tokens of a training batch more. (`Folded` does so once for all.)
         """
         batch, length, views, count = weights.shape
         size, width = self.up.shape[1:]
         scaled = weights[..., None] * self.a[:, :, None]  # [B, T, K, N, r]
         up, bias = self.up.view(1, count * size, width), self.bias[None]  # [1, N r, d], [1, N, d]
-        if project is None or batch * length < count * size:
+        if project is None or not project.requires_grad:
             mixed = scaled.reshape(batch, length, views, -1) @ up[0] + weights @ bias[0]  # [B, T, K, d]
             if project is None:
                 return mixed.squeeze(2)

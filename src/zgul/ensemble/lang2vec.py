@@ -84,13 +84,14 @@ class Lang2Vec(nn.Module):
         return scores
 
 
-def lookup(table: Tensor, languages: Tensor) -> Tensor:
-    """Rows of a small table [M, N] for languages [B, T]: [B, T, N].
+def lookup(tables: Tensor, languages: Tensor) -> Tensor:
+    """Every layer's table [L, M, N] at languages [B, T]: [B, T, L, N].
 
     While training as a product with one-hot vectors: its gradient is a sum, that of an index a slow scatter of many
     tokens to few rows.
     """
-    if not table.requires_grad:
-        return table[languages]
-    chosen = nn.functional.one_hot(languages, len(table)).to(table.dtype)  # [B, T, M]
-    return (chosen[..., None] * table).sum(dim=-2)
+    rows = tables.transpose(0, 1)  # [M, L, N]
+    if not tables.requires_grad:
+        return rows[languages]
+    chosen = nn.functional.one_hot(languages, len(rows)).to(tables.dtype)  # [B, T, M]
+    return torch.einsum("btm,mln->btln", chosen, rows)

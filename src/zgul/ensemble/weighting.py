@@ -23,9 +23,13 @@ class Weighting(nn.Module):
 
     views: tuple[str, ...] = ("mix",)
 
-    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
-        """h [B, T, d], the adapters of N languages, language rows [B, T] to scores [B, T, K, N]."""
-        raise NotImplementedError
+    def by_language(self, languages: Tensor, count: int) -> Tensor:
+        """What the scores of ``count`` adapters owe to the tokens' languages [B, T] alone: [B, T, L or 1, N]."""
+        return torch.zeros(*languages.shape, 1, count, device=languages.device)
+
+    def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
+        """h [B, T, d], the adapters of N languages, and ``by_language`` to scores [B, T, K, N]."""
+        return told.to(h.dtype)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
         """The adapters and their weights [B, T, K, N] to what is added to f [B, T, d]."""
@@ -34,9 +38,6 @@ class Weighting(nn.Module):
 
 class Uniform(Weighting):
     """1/N for every adapter: MADX^multi-Uniform, and where EMEA starts."""
-
-    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
-        return h.new_zeros(*h.shape[:2], 1, len(inner))
 
 
 class OneHot(Weighting):
@@ -49,12 +50,9 @@ class OneHot(Weighting):
         super().__init__()
         self.register_buffer("choice", torch.tensor(choice), persistent=False)
 
-    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
-        return self.one_hot(languages, len(inner), h.dtype)
-
-    def one_hot(self, languages: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-        """Scores [B, T, 1, N] of 0 and -inf: the softmax is exactly one-hot."""
-        return nn.functional.one_hot(self.choice[languages], count).to(dtype).log()[:, :, None]
+    def by_language(self, languages: Tensor, count: int) -> Tensor:
+        """0 and -inf: the softmax is exactly one-hot."""
+        return nn.functional.one_hot(self.choice[languages], count).float().log()[:, :, None]
 
 
 class ZGUL(Weighting):
@@ -84,15 +82,12 @@ class ZGUL(Weighting):
         joined = len(views) == 2 and combine == "linear"
         self.combine = nn.ModuleList(_identity(width, 2) for _ in range(depth if joined else 0))
 
-    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
-        scores = []
-        for view in self.views:
-            if view == "fusion":
-                scores.append(self.fusion[layer](h, inner))
-            else:
-                table = self.lang2vec[layer](self.vectors(), len(inner))  # [M, N]
-                scores.append(lookup(table, languages).to(h.dtype))
-        return torch.stack(scores, dim=2)
+    def by_language(self, languages: Tensor, count: int) -> Tensor:
+        return _lang2vec(self, languages, count)
+
+    def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
+        local = [self.fusion[layer](h, inner)] if "fusion" in self.views else []
+        return _views(local, told[:, :, layer] if "lang2vec" in self.views else None)
 
     @property
     def foldable(self) -> bool:
@@ -159,22 +154,36 @@ class Folded(Weighting):
         for name, value in made.items():
             self.register_buffer(name, value, persistent=False)
 
-    def scores(self, layer: int, h: Tensor, inner: Inner, languages: Tensor) -> Tensor:
-        scores = []
-        for view in self.views:
-            if view == "fusion":
-                both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
-                inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
-                scores.append((inside.reshape(inner.a.shape) * inner.a).sum(dim=-1) + outside)
-            else:
-                table = self.lang2vec[layer](self.vectors(), len(inner))
-                scores.append(lookup(table, languages).to(h.dtype))
-        return torch.stack(scores, dim=2)
+    def by_language(self, languages: Tensor, count: int) -> Tensor:
+        return _lang2vec(self, languages, count)
+
+    def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
+        local = []
+        if "fusion" in self.views:
+            both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
+            inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
+            local.append((inside.reshape(inner.a.shape) * inner.a).sum(dim=-1) + outside)
+        return _views(local, told[:, :, layer] if "lang2vec" in self.views else None)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
         scaled = (weights[..., None] * inner.a[:, :, None]).flatten(2)  # [B, T, K N r]
         bias = nn.functional.linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
         return scaled @ self.leave[layer] + bias
+
+
+def _lang2vec(weighting: ZGUL | Folded, languages: Tensor, count: int) -> Tensor:
+    """Lang2vec's scores of all layers [B, T, L, N]; of none where the weighting does without."""
+    if "lang2vec" not in weighting.views:
+        return torch.zeros(*languages.shape, 0, count, device=languages.device)
+    vectors = weighting.vectors()  # [M, size]
+    return lookup(torch.stack([layer(vectors, count) for layer in weighting.lang2vec]), languages)
+
+
+def _views(local: list[Tensor], told: Tensor | None) -> Tensor:
+    """Fusion's scores and lang2vec's, those there are, in this order: [B, T, K, N]."""
+    if told is not None:
+        local = [*local, told.to(local[0].dtype) if local else told]
+    return torch.stack(local, dim=2)
 
 
 def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -95,13 +96,14 @@ class Model(nn.Module):
         """Label scores [B, T, C]; meaningful at the first piece of each word."""
         mask = batch.mask[:, None, None, :]
         hidden = self.embed(batch, choose) if prefix is None else prefix.x
+        told = self._by_language(batch)
         for index in range(self.encoder.depth):
             if index == 0 and prefix is not None:
                 x, f = prefix.x, prefix.f
             else:
                 x, f = self.encoder.layer(index, hidden, mask)
             if self.bank is not None and self.weighting is not None:
-                f = f + self._ensemble(index, x, f, batch, choose, prefix if index == 0 else None)
+                f = f + self._ensemble(index, x, f, told, choose, prefix if index == 0 else None)
             elif self.generator is not None:
                 f = f + self.generator(index, f, batch.languages)
             if self.task:
@@ -130,19 +132,29 @@ class Model(nn.Module):
         return Prefix(x, f, h, self.bank(0, h))
 
     def _ensemble(
-        self, index: int, x: Tensor, f: Tensor, batch: Batch, choose: Choose, prefix: Prefix | None
+        self, index: int, x: Tensor, f: Tensor, told: Callable[[], Tensor], choose: Choose, prefix: Prefix | None
     ) -> Tensor:
         assert self.bank is not None and self.weighting is not None
         weighting = self.weighting
         h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
         inner = self.bank(index, h) if prefix is None else prefix.inner
-        weights = choose(index, lambda: weighting.scores(index, h, inner, batch.languages))
+        weights = choose(index, lambda: weighting.scores(index, h, inner, told()))
         return weighting.mix(index, inner, weights.to(inner.a.dtype))
+
+    def _by_language(self, batch: Batch) -> Callable[[], Tensor]:
+        """What the weighting makes of the languages: once for all layers, and only if a layer asks for its scores."""
+
+        @cache
+        def told() -> Tensor:
+            assert self.bank is not None and self.weighting is not None
+            return self.weighting.by_language(batch.languages, len(self.bank))
+
+        return told
 
     def _invertible_scores(self, hidden: Tensor, languages: Tensor, count: int) -> Tensor:
         """Scores for the invertible blocks: a one-hot weighting picks its own, any other starts uniform."""
         from zgul.ensemble.weighting import OneHot
 
         if isinstance(self.weighting, OneHot):
-            return self.weighting.one_hot(languages, count, hidden.dtype)
-        return hidden.new_zeros(len(hidden), 1, 1, count)
+            return self.weighting.by_language(languages, count).to(hidden.dtype)
+        return hidden.new_zeros(hidden.shape[0], 1, 1, count)
