@@ -186,3 +186,21 @@ def test_certain_sentences_can_be_left_as_they_are(tagger, batch) -> None:
     torch.testing.assert_close(some.before, plain.before)
     none = minimise_entropy(tagger.model, batch, EMConfig(steps=3, lr=20.0, skip_below=100.0))
     assert torch.equal(none.logits, plain.logits) and torch.equal(none.after, plain.after)
+
+
+def test_recomputing_keeps_less_and_changes_nothing(tagger, batch) -> None:
+    kept: dict[bool, int] = {}
+    found = {}
+    for recompute in (False, True):
+        sizes: list[int] = []
+
+        def keep(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            found[recompute] = minimise_entropy(tagger.model, batch, EMConfig(steps=2, lr=10.0, recompute=recompute))
+        kept[recompute] = sum(sizes)
+    torch.testing.assert_close(found[True].logits, found[False].logits, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found[True].after, found[False].after, rtol=0, atol=1e-12)
+    assert kept[True] < kept[False]

@@ -44,6 +44,7 @@ class EMConfig:
     positions: str = "words"  # "all": the release's sum over every position, padding and specials included
     skip_below: float = 0.0  # sentences of less entropy (nats a word) are certain already and stay as they are
     patience: int = 0  # above 0: a sentence stops when its tags have not changed for this many steps
+    recompute: bool = False  # keep less for the backward passes and compute the encoder's layers again in them
 
     def __post_init__(self) -> None:
         if min(self.steps, self.lr, self.skip_below, self.patience) < 0:
@@ -129,7 +130,9 @@ class _Run:
 
     def forward(self, step: int) -> None:
         """Label scores and entropy after so many steps."""
-        self.logits = self.model(self.batch, choose=self.leaves.choose, prefix=self.prefix)
+        self.logits = self.model(
+            self.batch, choose=self.leaves.choose, prefix=self.prefix, recompute=self.config.recompute
+        )
         self._per_position = position_entropy(self.logits)  # [B, T]
         self.entropy = _sentence_entropy(self._per_position, self.batch, "words").detach()
         if self._result is None:

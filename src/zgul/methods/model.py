@@ -19,6 +19,7 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zgul.adapters.bank import Bank, Inner
 from zgul.adapters.bottleneck import Bottleneck
@@ -92,14 +93,25 @@ class Model(nn.Module):
         """
         self.head.bias.copy_(shares.clamp(min=1e-4).log())
 
-    def forward(self, batch: Batch, choose: Choose = softmax_scores, prefix: Prefix | None = None) -> Tensor:
-        """Label scores [B, T, C]; meaningful at the first piece of each word."""
+    def forward(
+        self,
+        batch: Batch,
+        choose: Choose = softmax_scores,
+        prefix: Prefix | None = None,
+        recompute: bool = False,
+    ) -> Tensor:
+        """Label scores [B, T, C]; meaningful at the first piece of each word.
+
+        ``recompute`` keeps only the input of the encoder's layers for a backward pass, which computes them again.
+        """
         mask = batch.mask[:, None, None, :]
         hidden = self.embed(batch, choose) if prefix is None else prefix.x
         told = self._by_language(batch)
         for index in range(self.encoder.depth):
             if index == 0 and prefix is not None:
                 x, f = prefix.x, prefix.f
+            elif recompute and torch.is_grad_enabled():
+                x, f = checkpoint(self.encoder.layer, index, hidden, mask, use_reentrant=False)
             else:
                 x, f = self.encoder.layer(index, hidden, mask)
             if self.bank is not None and self.weighting is not None:
