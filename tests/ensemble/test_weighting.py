@@ -14,11 +14,11 @@ N, B, T, D, DEPTH = 3, 2, 4, 6, 2
 VIEWS = [("fusion", "lang2vec"), ("fusion",), ("lang2vec",)]
 
 
-@pytest.fixture
-def tensors() -> tuple[Tensor, Inner, Tensor]:
-    """Hidden states, adapters, languages."""
+@pytest.fixture(params=[2, 5], ids=["narrow", "wide"])
+def tensors(request: pytest.FixtureRequest) -> tuple[Tensor, Inner, Tensor]:
+    """Hidden states, adapters on either side of N r = 1.5 d, languages."""
     torch.manual_seed(0)
-    size = 5
+    size = request.param
     h, a = torch.randn(B, T, D, dtype=torch.float64), torch.randn(B, T, N, size, dtype=torch.float64)
     up, bias = torch.randn(N, size, D, dtype=torch.float64), torch.randn(N, D, dtype=torch.float64)
     return h, Inner(a, up, bias), torch.randint(5, (B, T))
@@ -63,7 +63,7 @@ def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine
 @pytest.mark.parametrize("views", VIEWS)
 def test_zgul_mixes_as_the_paper_writes_it(tensors, views, combine: str, training: bool) -> None:
     _, inner, _ = tensors
-    u = inner.outputs()
+    u = inner.outputs
     weighting = zgul(views, combine=combine).requires_grad_(training)
     weights = torch.randn(B, T, len(views), N, dtype=torch.float64).softmax(dim=-1)
     for layer in range(DEPTH):
@@ -94,6 +94,7 @@ def test_folding_changes_nothing(tensors, views, form: str) -> None:
     folded = Folded(whole)
     bank = SimpleNamespace(up=inner.up.expand(DEPTH, -1, -1, -1), up_bias=inner.bias.expand(DEPTH, -1, -1))
     folded.multiply(bank)
+    assert folded.wide == (inner.up.shape[1] == 5)
     for layer in range(DEPTH):
         scores = whole.scores(layer, h, inner, whole.by_language(languages, N))
         weights = scores.softmax(dim=-1)
@@ -115,7 +116,7 @@ def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(tensors) -> None:
     _, inner, _ = tensors
     weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1).double()
     weights = torch.randn(B, T, 2, N, dtype=torch.float64).softmax(dim=-1)
-    expected = torch.einsum("nbtd,btn->btd", inner.outputs(), weights.mean(dim=2))
+    expected = torch.einsum("nbtd,btn->btd", inner.outputs, weights.mean(dim=2))
     torch.testing.assert_close(weighting.mix(0, inner, weights), expected)
 
 
@@ -124,7 +125,7 @@ def test_one_hot_is_exactly_one_adapter(tensors) -> None:
     choice = [2, 0, 1, 1, 2]
     weighting = OneHot(choice)
     weights = weighting.scores(0, h, inner, weighting.by_language(languages, N)).softmax(dim=-1)
-    mixed, u = weighting.mix(0, inner, weights), inner.outputs()
+    mixed, u = weighting.mix(0, inner, weights), inner.outputs
     for b in range(B):
         for t in range(T):
             chosen = choice[int(languages[b, t])]
@@ -136,4 +137,4 @@ def test_uniform_is_the_mean(tensors) -> None:
     h, inner, languages = tensors
     weights = Uniform().scores(0, h, inner, Uniform().by_language(languages, N)).softmax(dim=-1)
     assert weights.shape == (B, T, 1, N)
-    torch.testing.assert_close(Uniform().mix(0, inner, weights), inner.outputs().mean(dim=0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(Uniform().mix(0, inner, weights), inner.outputs.mean(dim=0), rtol=0, atol=1e-14)

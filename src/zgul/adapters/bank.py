@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +77,7 @@ class Inner:
     def __len__(self) -> int:
         return len(self.up)
 
+    @cached_property
     def outputs(self) -> Tensor:
         """u [N, B, T, d], each adapter's own output."""
         batch, length, count, size = self.a.shape

@@ -21,6 +21,7 @@ from torch import Tensor
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 
+NEAR, ENOUGH = 0.9, 256  # how batches are made on a CPU: see EncodedCorpus.batches
 IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
 
 
@@ -199,17 +200,23 @@ class EncodedCorpus:
         )
 
     def batches(self, max_tokens: int = 8192, multiple: int | None = None) -> Iterator[Batch]:
-        """All chunks once, longest first, in batches of about this many tokens (padding included).
+        """All chunks once, longest first, in batches of at most about this many tokens (padding included).
 
-        Lengths are rounded up to a ``multiple``: 8 on a GPU, whose fast kernels want that; none elsewhere.
+        A GPU wants large batches whose lengths are a ``multiple`` of 8. Elsewhere nothing is gained beyond ``ENOUGH``
+        tokens: a batch then takes only chunks that are nearly as long as its longest.
         """
-        multiple = multiple or (8 if self.pieces.is_cuda else 1)
+        on_gpu = self.pieces.is_cuda
+        multiple = multiple or (8 if on_gpu else 1)
         order = torch.argsort(self.lengths.cpu(), descending=True, stable=True)
-        lengths = self.lengths.cpu()[order] + 2
+        lengths = (self.lengths.cpu()[order] + 2).numpy()
         at = 0
         while at < len(order):
-            length = int(-(-int(lengths[at]) // multiple) * multiple)
+            longest = int(lengths[at])
+            length = -(-longest // multiple) * multiple
             count = max(1, max_tokens // length)
+            if not on_gpu:
+                near = int((lengths[at : at + count] >= NEAR * longest).sum())
+                count = min(count, max(near, -(-ENOUGH // length)))
             yield self.batch(order[at : at + count].to(self.starts.device), length)
             at += count
 

@@ -108,9 +108,12 @@ class Folded(Weighting):
     """A trained ZGUL with its products of matrices multiplied out; the same numbers with fewer products.
 
     ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` one each. ``multiply`` takes them into the
-    adapters of a bank: then one product leads from h to fusion's scores, and one from the bottlenecks to the mix.
+    adapters of a bank where that saves work: one product leads from h to fusion's scores then, and one from the
+    bottlenecks to the mix, 4 N r d in all. Adapters that are wide together (N r > 1.5 d) are cheaper one by one, by
+    their outputs: 2 N r d + 3 d².
     """
 
+    wide: bool = False
     into: Tensor  # [L, N r + N, d]: h to its products with the columns of U_n, and with b_n
     into_bias: Tensor  # [L, N r + N]
     leave: Tensor  # [L, K N r, d]: weighted bottlenecks to the mix
@@ -143,6 +146,9 @@ class Folded(Weighting):
     def multiply(self, bank: Bank) -> None:
         """Take the matrices into the adapters of a bank, which must stay as they are from then on."""
         up, bias = bank.up.flatten(1, 2), bank.up_bias  # [L, N r, d], [L, N, d]
+        self.wide = up.shape[1] > 1.5 * up.shape[2]
+        if self.wide:
+            return
         made = {}
         if "fusion" in self.views:
             out = torch.cat([up, bias], dim=1)  # [L, N r + N, d]
@@ -159,13 +165,19 @@ class Folded(Weighting):
 
     def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
         local = []
-        if "fusion" in self.views:
+        if "fusion" in self.views and self.wide:
+            query = h @ self.score[layer] + self.score_bias[layer]  # [B, T, d]
+            local.append((query * inner.outputs).sum(dim=-1).movedim(0, -1))
+        elif "fusion" in self.views:
             both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
             inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
             local.append((inside.reshape(inner.a.shape) * inner.a).sum(dim=-1) + outside)
         return _views(local, told[:, :, layer] if "lang2vec" in self.views else None)
 
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
+        if self.wide:
+            mixed = [_weighted_sum(inner.outputs, weights[:, :, k]) for k in range(len(self.views))]
+            return nn.functional.linear(torch.cat(mixed, dim=-1), self.project[layer], self.mix_bias[layer])
         scaled = (weights[..., None] * inner.a[:, :, None]).flatten(2)  # [B, T, K N r]
         bias = nn.functional.linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
         return scaled @ self.leave[layer] + bias
@@ -184,6 +196,14 @@ def _views(local: list[Tensor], told: Tensor | None) -> Tensor:
     if told is not None:
         local = [*local, told.to(local[0].dtype) if local else told]
     return torch.stack(local, dim=2)
+
+
+def _weighted_sum(u: Tensor, weights: Tensor) -> Tensor:
+    """``Σ_n w_n u_n``: u [N, B, T, d] and weights [B, T, N] to [B, T, d]."""
+    total = u[0] * weights[..., :1]
+    for n in range(1, len(u)):
+        total = torch.addcmul(total, u[n], weights[..., n : n + 1])
+    return total
 
 
 def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
