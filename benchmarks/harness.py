@@ -222,7 +222,10 @@ def _about(device: torch.device) -> dict[str, str]:
         "zgul": _version("zgul"),
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
+        # without where things lie on this machine
+        "command": " ".join(
+            ["python -m benchmarks", *(Path(w).name if w.startswith("/") else w for w in sys.argv[1:])]
+        ),
     }
     if device.type == "cuda":
         about |= {"cuda": torch.version.cuda or "?", "cpu": _cpu_model()}
