@@ -37,7 +37,7 @@ TREATMENT = {
     "label_set_per_corpus": True,
     "noise": {"sentences": 0.6, "words": 0.4, "edits": 1},
 }
-# The paper's largest rates; the embedded encoder is smaller and wants more (by the dev sets of the sources)
+# The paper's largest rates; the embedded encoder is smaller and wants more (by a first probe of it, not tuned)
 RATES = {"sft-en": 5e-5, "sft-m": 5e-5}
 RATE = 1e-4
 EMBEDDED_RATES = {"sft-en": 2e-4, "sft-m": 2e-4, "cpg": 2e-4}
