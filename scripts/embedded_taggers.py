@@ -142,7 +142,7 @@ def save(tagger: Tagger, spec: dict[str, Any], told: argparse.Namespace) -> dict
 
 @contextmanager
 def exactly(tagger: Tagger) -> Iterator[None]:
-    """Predict in float32 on a GPU too: bf16 changes more tags than the forms that are to be compared."""
+    """Multiply in full float32: TF32 and bf16 change more tags than the forms that are to be compared."""
     before = tagger.precision, torch.get_float32_matmul_precision()
     tagger.precision = "float32"
     torch.set_float32_matmul_precision("highest")

@@ -1,7 +1,7 @@
 """The bank: the language adapters of all sources, held in stacked weights, one product for all N.
 
 ``bank(i, h)`` gives what all adapters of layer i make of h in their bottlenecks, ``a_n = act(D_n h)``. Their outputs
-``u_n = U_n a_n + b_n`` (without residual) are never needed one by one: scores and mixtures of them are computed in
+``u_n = U_n a_n + b_n`` (without residual) are rarely needed one by one: scores and mixtures of them can be computed in
 the bottlenecks, where N adapters of a quarter of the width are as wide as one hidden state. Adapters may differ
 in bottleneck size (narrow ones are padded with zero units, which add nothing because every activation here maps
 0 to 0) and in activation (each is applied to its own slice).

@@ -28,6 +28,7 @@ from zgul.corpora.encode import IGNORED, PieceEncoder
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.graphs import GraphedStep
+from zgul.precision import autocast
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -182,7 +183,7 @@ def train_masked_lm(
 
     def update(ids: Tensor, order: Tensor, share: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=not on_gpu)
-        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu, cache_enabled=False):
+        with autocast(device, "auto"):
             scores, truth = model(ids, order, share) if mixing else model(ids)
             loss = F.cross_entropy(scores.float(), truth)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -228,7 +229,7 @@ def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int 
     model.eval()
     right, loss, total = 0, 0.0, 0
     for part in torch.split(blocks.to(device).long(), batch):
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with autocast(device, "auto"):
             scores, truth = model(part)
         right += int((scores.argmax(dim=-1) == truth).sum())
         loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))

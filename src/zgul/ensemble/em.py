@@ -11,6 +11,7 @@ same in every step and is computed once; no weight asks for a gradient.
 
 Not exact, and off unless asked for: sentences that are certain already stay as they are (``skip_below``), and one
 whose tags no longer change stops (``patience``). Finished sentences leave the batch, so that the work falls.
+``recompute`` is exact: less memory for more time.
 """
 
 from __future__ import annotations
