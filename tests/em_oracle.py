@@ -37,8 +37,12 @@ def slow_em(
     languages: list[int],
     steps: int,
     lr: float,
+    layers: int = 0,
 ) -> SlowEM:
-    """Tag one sentence: ``pieces`` with specials, positions of its ``words``, and a language row per piece."""
+    """Tag one sentence: ``pieces`` with specials, positions of its ``words``, and a language row per piece.
+
+    With ``layers`` the scores of all but so many upper layers stay what they are at the start.
+    """
     ids = torch.tensor([pieces])
     scores = start_scores(model, ids, languages)  # α⁰ = (α_F⁰, α_L⁰), the model's own
     before = torch.stack([score.softmax(dim=-1) for score in scores])
@@ -49,7 +53,8 @@ def slow_em(
         entropy = mean_entropy(logits, words)
         entropies.append(float(entropy.detach()))
         gradients = torch.autograd.grad(entropy, leaves)
-        scores = [score - lr * gradient for score, gradient in zip(scores, gradients, strict=True)]
+        moved = [score - lr * gradient for score, gradient in zip(scores, gradients, strict=True)]
+        scores = scores[:-layers] + moved[-layers:] if layers else moved
     weights = [score.softmax(dim=-1) for score in scores]
     with torch.no_grad():
         logits = forward(model, ids, weights)
@@ -66,18 +71,19 @@ def slow_adaptive_em(
     lr: float,
     skip_below: float,
     patience: int,
+    layers: int = 0,
 ) -> tuple[SlowEM, int]:
     """One sentence with the rules that stop it, each run of Algorithm 1 from its start; also how many steps it took."""
-    found = slow_em(model, pieces, words, languages, 0, lr)
+    found = slow_em(model, pieces, words, languages, 0, lr, layers)
     if mean_entropy(found.logits, words) < skip_below:
         return found, 0
     tags = [found.logits[words].argmax(dim=-1).tolist()]
     for count in range(1, steps if patience else 0):
-        found = slow_em(model, pieces, words, languages, count, lr)
+        found = slow_em(model, pieces, words, languages, count, lr, layers)
         tags.append(found.logits[words].argmax(dim=-1).tolist())
         if count >= patience and all(row == tags[-1] for row in tags[-1 - patience :]):
             return found, count
-    return slow_em(model, pieces, words, languages, steps, lr), steps
+    return slow_em(model, pieces, words, languages, steps, lr, layers), steps
 
 
 def mean_entropy(logits: Tensor, words: list[int]) -> Tensor:

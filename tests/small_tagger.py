@@ -16,11 +16,13 @@ MADE: Family = family(0, n_languages=4)
 WIDTH = 16
 
 
-def small_adapters(made: Family = MADE, *, invertible: bool = False, seed: int = 0) -> list[LanguageAdapter]:
+def small_adapters(
+    made: Family = MADE, *, invertible: bool = False, seed: int = 0, depth: int = 2
+) -> list[LanguageAdapter]:
     """Random adapters of several sizes and activations for the family's sources."""
     adapters = [
         LanguageAdapter.new(
-            source, WIDTH, 2, size=8 if n % 2 else 5, activation="gelu" if n else "relu", invertible=invertible
+            source, WIDTH, depth, size=8 if n % 2 else 5, activation="gelu" if n else "relu", invertible=invertible
         )
         for n, source in enumerate(made.sources)
     ]
@@ -40,16 +42,17 @@ def small_tagger(
     double: bool = False,
     random: bool = True,
     features: bool = True,
+    depth: int = 2,
 ) -> Tagger:
     """A tagger for the sources of ``MADE``; ``double`` for comparisons to the last digit."""
     options = options or MethodOptions(dropout=0.0)
     tagger = Tagger.new(
         method,
-        encoder=tiny_encoder(MADE, layers=2, width=WIDTH),
+        encoder=tiny_encoder(MADE, layers=depth, width=WIDTH),
         task=task,
         labels=labels or LABELS,
         sources=MADE.sources,
-        adapters=small_adapters(invertible=options.invertible != "off"),
+        adapters=small_adapters(invertible=options.invertible != "off", depth=depth),
         options=options,
         features={language: MADE.features(language) for language in MADE.languages} if features else None,
     )

@@ -166,7 +166,15 @@ def test_no_step_is_the_model_itself_for_madx(invertible: str, strategy: str) ->
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": -1}, {"lr": -0.1}, {"skip_below": -1.0}, {"patience": -1}, {"start": "zero"}, {"positions": "specials"}],
+    [
+        {"steps": -1},
+        {"lr": -0.1},
+        {"skip_below": -1.0},
+        {"patience": -1},
+        {"layers": -1},
+        {"start": "zero"},
+        {"positions": "specials"},
+    ],
 )
 def test_settings_that_make_no_sense(wrong: dict) -> None:
     with pytest.raises(ZgulError, match=r"EM (needs|starts)"):

@@ -9,9 +9,10 @@ What is saved against the plain loop: the first forward yields the start *and* t
 not T + 2); scores are given, so fusion's projections are not computed again; the first layer up to its mix is the
 same in every step and is computed once; no weight asks for a gradient.
 
-Not exact, and off unless asked for: sentences that are certain already stay as they are (``skip_below``), and one
-whose tags no longer change stops (``patience``). Finished sentences leave the batch, so that the work falls.
-``recompute`` is exact: less memory for more time.
+Not exact, and off unless asked for: only the scores of the upper layers move, and what is below them is computed once
+(``layers``); sentences that are certain already stay as they are (``skip_below``), and one whose tags no longer change
+stops (``patience``). Finished sentences leave the batch, so that the work falls. ``recompute`` is exact: less memory
+for more time.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ class EMConfig:
     tied: bool = False  # one move for all tokens of a layer, as the original EMEA
     start: str = "scores"  # "probabilities": the authors' release, which applies the softmax twice
     positions: str = "words"  # "all": the release's sum over every position, padding and specials included
+    layers: int = 0  # above 0: only the scores of this many upper layers move
     skip_below: float = 0.0  # sentences of less entropy (nats a word) are certain already and stay as they are
     patience: int = 0  # above 0: a sentence stops when its tags have not changed for this many steps
     recompute: bool = False  # keep less for the backward passes and compute the encoder's layers again in them
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.lr, self.skip_below, self.patience) < 0:
-            raise ZgulError(
-                "EM needs steps, lr, skip_below and patience of at least 0, not "
-                f"steps={self.steps}, lr={self.lr}, skip_below={self.skip_below}, patience={self.patience}"
-            )
+        counted = {name: getattr(self, name) for name in ("steps", "lr", "layers", "skip_below", "patience")}
+        if min(counted.values()) < 0:
+            told = ", ".join(f"{name}={value}" for name, value in counted.items())
+            raise ZgulError(f"EM needs steps, lr, layers, skip_below and patience of at least 0, not {told}")
         if self.start not in STARTS or self.positions not in POSITIONS:
             raise ZgulError(f"EM starts from {' or '.join(STARTS)} and averages over {' or '.join(POSITIONS)}")
 
@@ -60,6 +61,15 @@ class EMConfig:
     def adaptive(self) -> bool:
         """Whether a sentence may take fewer steps than T: not exact."""
         return self.skip_below > 0 or self.patience > 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether this is the paper's EM: every sentence, every layer, every step."""
+        return not self.adaptive and self.layers == 0
+
+    def first_layer(self, depth: int) -> int:
+        """The lowest layer whose scores move, in an encoder of so many."""
+        return max(0, depth - self.layers) if self.layers else 0
 
 
 @dataclass
@@ -115,9 +125,12 @@ class _Run:
 
     def __init__(self, model: Model, batch: Batch, config: EMConfig) -> None:
         self.model, self.batch, self.config = model, batch, config
-        with torch.no_grad():
-            self.prefix = model.prefix(batch) if model.invertible != "mixed" else None  # else it moves, too
-        self.leaves = _Leaves(config)
+        first = config.first_layer(model.encoder.depth)
+        self.leaves = _Leaves(config, first)
+        self.prefix = None
+        if first > 0 or model.invertible != "mixed":  # else the embeddings move, too
+            with torch.no_grad():
+                self.prefix = model.prefix(batch, first, self.leaves.choose)
         self.rows = torch.arange(len(batch.rows), device=batch.rows.device)  # [B] places in the whole batch
         self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
         self._tags = batch.input_ids  # [B, T] after the last step
@@ -167,6 +180,8 @@ class _Run:
     def finish(self, step: int, finished: Tensor) -> None:
         """Keep what these sentences [B] have come to after so many steps."""
         self.finished = finished
+        if not finished.any():
+            return
         rows = self.rows[finished]
         self.result.steps[rows] = step
         self.result.logits[rows] = self.logits.detach()[finished]
@@ -202,10 +217,10 @@ def _sentence_entropy(per_position: Tensor, batch: Batch, positions: str) -> Ten
 
 
 class _Leaves:
-    """The scores of every layer: made in the first forward, moved after each."""
+    """The scores of every layer: made in the first forward, moved after each, but for the layers below ``first``."""
 
-    def __init__(self, config: EMConfig) -> None:
-        self.config = config
+    def __init__(self, config: EMConfig, first: int = 0) -> None:
+        self.config, self.first = config, first
         self.base: dict[int, Tensor] = {}  # the model's own scores [B, T, K, N]
         self.moves: dict[int, Tensor] = {}  # what EM adds to them; [B, 1, K, N] when tied
         self.moved = False
@@ -218,11 +233,15 @@ class _Leaves:
                 if self.config.start == "probabilities":
                     scores = scores.softmax(dim=-1)
             self.base[layer] = scores
-            move = torch.zeros_like(scores[:, :1] if self.config.tied else scores)
-            self.moves[layer] = move.requires_grad_()
+            if self.first == 0 or layer >= self.first:
+                move = torch.zeros_like(scores[:, :1] if self.config.tied else scores)
+                self.moves[layer] = move.requires_grad_()
         return self._weights(layer)
 
     def _weights(self, layer: int) -> Tensor:
+        if layer not in self.moves:
+            base = self.base[layer]
+            return base if self.config.start == "probabilities" else base.softmax(dim=-1)
         scores = self.base[layer] + self.moves[layer]
         if self.config.start == "probabilities" and not self.moved:
             return scores  # already a distribution; the release softmaxes it only after the first update

@@ -47,8 +47,9 @@ class Generator(nn.Module):
 
 @dataclass
 class Prefix:
-    """What no weight can change: everything up to the mix of the first layer."""
+    """What no weight from a layer on can change: everything up to the mix of this layer."""
 
+    layer: int
     x: Tensor  # [B, T, d]
     f: Tensor  # [B, T, d]
     h: Tensor  # [B, T, d]
@@ -104,25 +105,38 @@ class Model(nn.Module):
 
         ``recompute`` keeps only the input of the encoder's layers for a backward pass, which computes them again.
         """
-        mask = batch.mask[:, None, None, :]
+        mask, told = batch.mask[:, None, None, :], self._by_language(batch)
         hidden = self.embed(batch, choose) if prefix is None else prefix.x
-        told = self._by_language(batch)
-        for index in range(self.encoder.depth):
-            if index == 0 and prefix is not None:
-                x, f = prefix.x, prefix.f
+        for index in range(prefix.layer if prefix else 0, self.encoder.depth):
+            held = prefix if prefix is not None and index == prefix.layer else None
+            if held is not None:
+                x, f = held.x, held.f
             elif recompute and torch.is_grad_enabled():
                 x, f = checkpoint(self.encoder.layer, index, hidden, mask, use_reentrant=False)
             else:
                 x, f = self.encoder.layer(index, hidden, mask)
-            if self.bank is not None and self.weighting is not None:
-                f = f + self._ensemble(index, x, f, told, choose, prefix if index == 0 else None)
-            elif self.generator is not None:
-                f = f + self.generator(index, f, batch.languages)
-            if self.task:
-                f = f + self.task[index](self.encoder.norm(index, f + x))
-            hidden = self.encoder.norm(index, f + x)
+            hidden = self._end(index, x, f, batch, told, choose, held)
         logits: Tensor = self.head(self.dropout(hidden))
         return logits
+
+    def _end(
+        self,
+        index: int,
+        x: Tensor,
+        f: Tensor,
+        batch: Batch,
+        told: Callable[[], Tensor],
+        choose: Choose,
+        held: Prefix | None = None,
+    ) -> Tensor:
+        """From the attention and feed-forward outputs of a layer to what it hands on."""
+        if self.bank is not None and self.weighting is not None:
+            f = f + self._ensemble(index, x, f, told, choose, held)
+        elif self.generator is not None:
+            f = f + self.generator(index, f, batch.languages)
+        if self.task:
+            f = f + self.task[index](self.encoder.norm(index, f + x))
+        return self.encoder.norm(index, f + x)
 
     def embed(self, batch: Batch, choose: Choose) -> Tensor:
         """Embeddings [B, T, d], through the bank's invertible blocks where the model uses them."""
@@ -135,13 +149,16 @@ class Model(nn.Module):
         weights = choose(-1, lambda: self._invertible_scores(hidden, batch.languages, count))
         return self.bank.invert(hidden, weights[:, :, 0].to(hidden.dtype))
 
-    def prefix(self, batch: Batch) -> Prefix:
-        """The part of the first layer that comes before its weights."""
+    def prefix(self, batch: Batch, layer: int = 0, choose: Choose = softmax_scores) -> Prefix:
+        """All layers below this one, and the part of it that comes before its weights."""
         assert self.bank is not None
-        hidden = self.embed(batch, softmax_scores)
-        x, f = self.encoder.layer(0, hidden, batch.mask[:, None, None, :])
-        h = self.encoder.norm(0, f + x)
-        return Prefix(x, f, h, self.bank(0, h))
+        mask, told = batch.mask[:, None, None, :], self._by_language(batch)
+        hidden = self.embed(batch, choose)
+        for index in range(layer):
+            hidden = self._end(index, *self.encoder.layer(index, hidden, mask), batch, told, choose)
+        x, f = self.encoder.layer(layer, hidden, mask)
+        h = self.encoder.norm(layer, f + x)
+        return Prefix(layer, x, f, h, self.bank(layer, h))
 
     def _ensemble(
         self, index: int, x: Tensor, f: Tensor, told: Callable[[], Tensor], choose: Choose, prefix: Prefix | None
