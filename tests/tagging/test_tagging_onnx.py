@@ -49,6 +49,15 @@ def test_same_tags_as_the_tagger(method: str, strategy: str, options: MethodOpti
     assert len({tag for tags in expected for tag in tags}) > 2, "a tagger that always says the same shows nothing"
 
 
+def test_sequences_are_decoded_alike(tmp_path: Path) -> None:
+    tagger = small_tagger("sft-m", task="ner", labels=["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
+    words = [prediction.tags for prediction in tagger.predict(SENTENCES)]
+    tagger.decode = "sequence"
+    onnx.export_onnx(tagger, tmp_path / "made", language="target")
+    expected = [prediction.tags for prediction in tagger.predict(SENTENCES)]
+    assert onnx_tags(tmp_path / "made", SENTENCES) == expected != words
+
+
 def test_a_folded_tagger_with_low_rank_differences(tmp_path: Path) -> None:
     tagger = small_tagger(options=MethodOptions(encoder_rank=2)).fold()
     onnx.export_onnx(tagger, tmp_path / "made", language="target")

@@ -86,6 +86,9 @@ def train(
     select: Annotated[str | None, typer.Option(help="best or last weights.", rich_help_panel=HOW)] = None,
     max_pieces: Annotated[int | None, typer.Option(help="Longer sentences are cut.", rich_help_panel=HOW)] = None,
     limit: Annotated[int | None, typer.Option(help="Sentences of each language.", rich_help_panel=HOW)] = None,
+    decode: Annotated[
+        str | None, typer.Option(help="words, or sequence: the best that IOB2 allows.", rich_help_panel=HOW)
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="auto, float32, bfloat16.", rich_help_panel=HOW)] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.", rich_help_panel=HOW)] = None,
     settings: Annotated[
@@ -160,6 +163,7 @@ def train(
         "select": select,
         "max_pieces": max_pieces,
         "limit": limit,
+        "decode": decode,
         "precision": precision,
         "device": device,
         "unannotated": unannotated,

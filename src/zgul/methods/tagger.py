@@ -26,6 +26,7 @@ from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError
 from zgul.methods import Method, MethodOptions, Parts, method
+from zgul.methods.decode import check_decoding, decoder
 from zgul.precision import autocast
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
@@ -56,6 +57,7 @@ class Tagger:
     em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     about: dict[str, Any] = field(default_factory=dict)  # how it was made
     precision: str = "float32"  # in which it predicts; autocast's own work costs more than bf16 saves here
+    decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
 
     def __post_init__(self) -> None:
         self.strategy = self.method.check_strategy(self.strategy or self.method.strategies[0])
@@ -139,15 +141,12 @@ class Tagger:
         rows = self.prepare(list(spoken), strategy)
         encoded = self.pieces.encode(sentences, languages=rows).to(self.device)
         count = len(encoded.pieces)
-        tags = torch.zeros(count, dtype=torch.int16, device=self.device)
-        probabilities = torch.zeros(count, device=self.device)
+        probabilities = torch.zeros(count, len(self.labels), device=self.device)
         seen: dict[str, Tensor] = {}
         self.model.eval()
         for batch in encoded.batches(max_tokens or batch_tokens(self.device)):
             logits, before, after = self._run(batch, em, weights)
-            best = logits.float().softmax(dim=-1).max(dim=-1)
-            encoded.scatter(tags, batch, best.indices)
-            encoded.scatter(probabilities, batch, best.values)
+            encoded.scatter(probabilities, batch, logits.float().softmax(dim=-1))
             for name, value in (("before", before), ("after", after)):
                 if value is not None:
                     mean = value.mean(dim=0)  # [L, B, T, K, N] -> [B, T, K, N]
@@ -157,15 +156,15 @@ class Tagger:
             if on_batch is not None:
                 on_batch(len(batch.rows))
         columns = {name: encoded.by_sentence(value) for name, value in seen.items()}
-        results = []
-        for index, (tag_row, p_row) in enumerate(
-            zip(encoded.by_sentence(tags), encoded.by_sentence(probabilities), strict=True)
-        ):
-            names = [self.labels[int(tag)] for tag in tag_row]
+        decode, results = decoder(self.decode, self.labels), []
+        for index, of_words in enumerate(encoded.by_sentence(probabilities)):
+            p = of_words.numpy()  # [words, C]
+            tags = decode(p)
+            names = [self.labels[tag] for tag in tags]
             results.append(
                 Prediction(
                     tags=valid_iob2(names) if self.task == "ner" else names,
-                    probabilities=p_row.numpy(),
+                    probabilities=p[np.arange(len(tags)), tags],
                     weights=columns["after"][index].numpy() if "after" in columns else None,
                     weights_before=columns["before"][index].numpy() if "before" in columns else None,
                 )
@@ -254,6 +253,7 @@ class Tagger:
             "task": self.task,
             "method": self.method.name,
             "strategy": self.strategy,
+            "decode": self.decode,
             "sources": self.parts.sources,
             "labels": self.labels,
             "options": asdict(self.parts.options),
@@ -305,6 +305,7 @@ class Tagger:
         )
         tagger.em = {code: _known(EMConfig, value, folder) for code, value in config["em"].items()}
         tagger.about = dict(config["about"])
+        tagger.decode = check_decoding(str(config.get("decode", "words")))
         if config["folded"] and isinstance(tagger.model.weighting, ZGUL):
             tagger.model.weighting = Folded(tagger.model.weighting)
         tagger._load_state(load_tensors(folder / "model.safetensors"), folder)

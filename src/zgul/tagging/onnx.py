@@ -41,8 +41,9 @@ README = """\
 | `config.json` | labels in the order of the scores, ids of the special pieces, the longest input |
 | `tag.py` | an example: `pip install onnxruntime tokenizers`, then `python tag.py WORD WORD …` |
 
-A sentence is `begin`, the pieces of its words, `end`; a word's tag is the best label at its first piece. Each word is
-cut into pieces by itself, and one that has none becomes `unknown`. Batch and length are free, up to `max_pieces`.
+A sentence is `begin`, the pieces of its words, `end`; a word's label scores stand at its first piece. Its tag is the
+best of them or, where `decode` is `sequence`, that of the best sequence that IOB2 allows. Each word is cut into pieces
+by itself, and one that has none becomes `unknown`. Batch and length are free, up to `max_pieces`.
 """
 
 
@@ -116,6 +117,7 @@ def _write(wrapped: _OneLanguage, tagger: Tagger, folder: Path, language: str, s
         "task": tagger.task,
         "language": language,
         "labels": tagger.labels,
+        "decode": tagger.decode,
         "begin": pieces.begin,
         "end": pieces.end,
         "pad": pieces.pad,

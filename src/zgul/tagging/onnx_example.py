@@ -27,11 +27,27 @@ class OnnxTagger:
         batch = np.array([ids], dtype=np.int64)  # more sentences: pad with config["pad"], and the mask with 0
         logits = self.session.run(["logits"], {"input_ids": batch, "attention_mask": np.ones_like(batch)})[0]
         first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's tag stands on its first piece
-        tags = [self.config["labels"][best] for best in logits[0, first].argmax(axis=-1)]
+        scores = logits[0, first]
+        best = self.best_sequence(scores) if self.config["decode"] == "sequence" else scores.argmax(axis=-1)
+        tags = [self.config["labels"][index] for index in best]
         for n, tag in enumerate(tags):  # an entity begins with B-
             if tag.startswith("I-") and (n == 0 or tags[n - 1][2:] != tag[2:]):
                 tags[n] = "B-" + tag[2:]
         return tags
+
+    def best_sequence(self, scores: np.ndarray) -> list[int]:
+        """The labels with the largest sum of scores in which an I-X follows a B-X or I-X (Viterbi)."""
+        labels = ["O", *self.config["labels"]]  # the first stands before the sentence
+        fits = np.array([[b[:2] != "I-" or a[1:] == b[1:] for b in labels[1:]] for a in labels])
+        paths, came = np.where(fits[0], scores[0], -np.inf), []
+        for row in scores[1:]:
+            steps = np.where(fits[1:], paths[:, None], -np.inf)
+            came.append(steps.argmax(axis=0))
+            paths = steps.max(axis=0) + row
+        best = [int(paths.argmax())]
+        for row in reversed(came):
+            best.append(int(row[best[-1]]))
+        return best[::-1]
 
 
 if __name__ == "__main__":

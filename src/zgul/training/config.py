@@ -9,6 +9,7 @@ from typing import Any
 
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
+from zgul.methods.decode import check_decoding
 from zgul.precision import PRECISIONS
 
 
@@ -56,6 +57,7 @@ class TrainingConfig:
     label_set_per_corpus: bool = False  # a label that a corpus never uses is unknown there, not absent
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     options: MethodOptions = field(default_factory=MethodOptions)
+    decode: str = "words"  # how the tagger decodes: each word's best label, or the best "sequence" that IOB2 allows
     precision: str = "auto"  # "auto": bf16 on a GPU, float32 elsewhere; "float32", "bfloat16"
     device: str = "auto"
     tensorboard: bool = False
@@ -69,6 +71,7 @@ class TrainingConfig:
             raise ZgulError(f"select is best or last, not {self.select!r}")
         if self.precision not in PRECISIONS:
             raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        check_decoding(self.decode)
         if self.em_by not in ("source", "loso", "target"):
             raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
         for name, least in (("batch_size", 1), ("accumulate", 1), ("max_pieces", 3)):  # a piece between two specials

@@ -16,6 +16,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
+from zgul.methods.decode import decoder
 from zgul.methods.tagger import Tagger, batch_tokens
 from zgul.precision import autocast
 
@@ -65,25 +66,24 @@ def em_table(
     rows = tagger.prepare(list(dict.fromkeys(sentence.language or "" for sentence in sentences)), strategy)
     encoded = tagger.pieces.encode(sentences, languages=rows).to(tagger.device)
     gold = [sentence.tags or [] for sentence in sentences]
-    table = EMTable(language, len(sentences), 0.0)
+    table, decode = EMTable(language, len(sentences), 0.0), decoder(tagger.decode, tagger.labels)
     for rate in grid.rates:
         config = replace(base, steps=max(grid.steps), lr=rate)
-        kept = {
-            step: torch.zeros(len(encoded.pieces), dtype=torch.int16, device=tagger.device) for step in (0, *grid.steps)
-        }
+        size = len(encoded.pieces), len(tagger.labels)
+        kept = {step: torch.zeros(size, device=tagger.device) for step in (0, *grid.steps)}  # label probabilities
         for batch in encoded.batches(batch_tokens(tagger.device)):
 
             def keep(step: int, logits: torch.Tensor, batch=batch, kept=kept) -> None:  # type: ignore[no-untyped-def]
                 if step in kept:
-                    encoded.scatter(kept[step], batch, logits.argmax(dim=-1))
+                    encoded.scatter(kept[step], batch, logits.float().softmax(dim=-1))
 
             with autocast(tagger.device, tagger.precision):
                 minimise_entropy(tagger.model, batch, config, on_step=keep)
             if on_batch is not None:
                 on_batch(len(batch.rows))
-        for step, tags in kept.items():
-            named = [[tagger.labels[int(tag)] for tag in row] for row in encoded.by_sentence(tags)]
-            f1 = scores(gold, named).f1
+        for step, probabilities in kept.items():
+            found = [decode(of_words.numpy()) for of_words in encoded.by_sentence(probabilities)]
+            f1 = scores(gold, [[tagger.labels[tag] for tag in tags] for tags in found]).f1
             if step:
                 table.f1[step, rate] = f1
             else:

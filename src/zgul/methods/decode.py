@@ -1,0 +1,65 @@
+"""From label probabilities to tags: each word's most probable label, or the most probable sequence that IOB2 allows.
+
+The paper takes each word's own best label (``words``) and so may say ``O I-PER`` or ``B-PER I-LOC``, which no entity
+looks like. ``sequence`` finds the tags y_1 … y_n with the largest Σ_t log p(y_t | sentence) among those in which an
+``I-X`` follows a ``B-X`` or ``I-X`` (Viterbi). Nothing is learned and nothing is to be set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zgul.errors import ZgulError
+
+DECODINGS = ("words", "sequence")
+Decoder = Callable[[NDArray[np.float32]], NDArray[np.int64]]  # probabilities [words, C] to labels [words]
+TINY = np.finfo(np.float32).tiny
+
+
+def check_decoding(name: str) -> str:
+    """The name, if there is such a decoding."""
+    if name not in DECODINGS:
+        raise ZgulError(f"decode is one of {', '.join(DECODINGS)}, not {name!r}")
+    return name
+
+
+def decoder(name: str, labels: Sequence[str]) -> Decoder:
+    """What turns the label probabilities of a sentence into labels."""
+    if check_decoding(name) == "words":
+        return lambda probabilities: probabilities.argmax(axis=1)
+    sequences = Sequences(labels)
+    return lambda probabilities: sequences.best(np.log(probabilities + TINY))
+
+
+class Sequences:
+    """The sequences of labels that IOB2 allows; all of them where no label begins with ``I-``."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        inside = np.array([label.startswith("I-") for label in labels])
+        entity = np.array([label[2:] if label[:2] in ("B-", "I-") else "" for label in labels])
+        self.first = ~inside  # [C]: may begin a sentence
+        self.follows = ~inside | (entity[:, None] == entity)  # [C, C]: the column may follow the row
+
+    def allows(self, tags: NDArray[np.integer]) -> bool:
+        """Whether these tags are such a sequence."""
+        return not len(tags) or bool(self.first[tags[0]] and self.follows[tags[:-1], tags[1:]].all())
+
+    def best(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
+        """The allowed sequence with the largest sum of scores [words, C]."""
+        tags: NDArray[np.int64] = scores.argmax(axis=1)
+        if self.allows(tags):
+            return tags
+        forbidden = np.where(self.follows, 0.0, -np.inf)  # [C, C]
+        best = np.where(self.first, scores[0], -np.inf)  # [C]: of the sequences that end in each label
+        came = np.zeros(scores.shape, np.int64)
+        for word in range(1, len(scores)):
+            paths = best[:, None] + forbidden  # [C, C]
+            came[word] = paths.argmax(axis=0)
+            best = paths.max(axis=0) + scores[word]
+        tags[-1] = best.argmax()
+        for word in range(len(scores) - 1, 0, -1):
+            tags[word - 1] = came[word, tags[word]]
+        return tags

@@ -1,0 +1,74 @@
+"""Decoding: the best sequence that IOB2 allows, against all sequences written out."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from small_tagger import MADE, small_tagger
+from zgul.errors import ZgulError
+from zgul.methods.decode import Sequences, decoder
+from zgul.methods.tagger import Tagger, valid_iob2
+
+LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+POS = ["NOUN", "VERB", "X"]
+
+
+def allowed(tags: tuple[str, ...]) -> bool:
+    """IOB2, said in words: what is inside an entity follows its begin or another inside of the same kind."""
+    for n, tag in enumerate(tags):
+        if tag.startswith("I-") and (n == 0 or tags[n - 1] not in ("B-" + tag[2:], tag)):
+            return False
+    return True
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32 - 1), st.sampled_from([LABELS, POS]))
+def test_the_best_of_all_sequences_that_are_allowed(words: int, seed: int, labels: list[str]) -> None:
+    scores = np.random.default_rng(seed).normal(size=(words, len(labels)))
+    sums = {
+        tags: sum(scores[n, labels.index(tag)] for n, tag in enumerate(tags))
+        for tags in product(labels, repeat=words)
+        if allowed(tags)
+    }
+    found = tuple(labels[n] for n in Sequences(labels).best(scores))
+    assert sums[found] == pytest.approx(max(sums.values()))
+
+
+def test_words_are_decoded_each_by_itself() -> None:
+    p = np.array([[0.4, 0, 0.6, 0, 0], [0.1, 0, 0.2, 0.7, 0]], np.float32)
+    assert decoder("words", LABELS)(p).tolist() == [2, 3]
+    assert decoder("sequence", LABELS)(p).tolist() == [0, 3]
+
+
+def test_a_certain_begin_pulls_the_next_word_along() -> None:
+    p = np.array([[0.0, 0.9, 0, 0.1, 0], [0.3, 0, 0.3, 0, 0.4]], np.float32)
+    assert decoder("sequence", LABELS)(p).tolist() in ([1, 2], [1, 0])
+    assert decoder("words", LABELS)(p).tolist() == [1, 4]
+
+
+def test_no_words() -> None:
+    assert decoder("sequence", LABELS)(np.zeros((0, 5), np.float32)).tolist() == []
+
+
+def test_an_unknown_decoding_is_refused() -> None:
+    with pytest.raises(ZgulError, match="one of words, sequence, not 'crf'"):
+        decoder("crf", LABELS)
+
+
+def test_a_tagger_decodes_as_it_is_told_and_keeps_it_when_saved(tmp_path) -> None:
+    tagger = small_tagger("sft-m", task="ner", labels=LABELS)
+    sentences = MADE.sentences("s0", 40)
+    words = tagger.predict(sentences)
+    tagger.decode = "sequence"
+    found = tagger.predict(sentences)
+    assert all(allowed(tuple(prediction.tags)) for prediction in found)
+    assert [p.tags for p in found] != [p.tags for p in words], "the random model says impossible things"
+    for prediction in found:
+        assert prediction.tags == valid_iob2(prediction.tags)
+        assert len(prediction.probabilities) == len(prediction.tags)
+    tagger.save_pretrained(tmp_path / "t", encoder=True)
+    again = Tagger.from_pretrained(tmp_path / "t")
+    assert again.decode == "sequence"
+    assert [p.tags for p in again.predict(sentences)] == [p.tags for p in found]
