@@ -61,6 +61,18 @@ def slow_em(
     return SlowEM(logits, before, torch.stack(weights), entropies)
 
 
+def assert_same_em(fast: Any, row: int, words: list[int], expected: SlowEM, atol: float = 1e-9) -> None:
+    """One sentence of a batch (an ``EMResult``) is what Algorithm 1 gives, wherever a number counts.
+
+    In the last layer nothing counts but words: there is no layer in which they would be looked at.
+    """
+    length = len(expected.logits)
+    torch.testing.assert_close(fast.logits[row, words], expected.logits[words], rtol=0, atol=atol)
+    for got, want in ((fast.before, expected.before), (fast.after, expected.after)):
+        torch.testing.assert_close(got[:-1, row, :length], want[:-1], rtol=0, atol=atol)
+        torch.testing.assert_close(got[-1, row, words], want[-1, words], rtol=0, atol=atol)
+
+
 def slow_adaptive_em(
     model: Any,
     pieces: list[int],

@@ -21,7 +21,7 @@ from torch import Tensor
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 
-NEAR, ENOUGH = 0.9, 256  # how batches are made on a CPU: see EncodedCorpus.batches
+NEAR, ENOUGH = 0.9, 512  # how batches are made on a CPU: see EncodedCorpus.batches
 IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
 
 

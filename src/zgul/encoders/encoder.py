@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zgul.encoders.packing import Packing
+
 
 class LowRankLinear(nn.Module):
     """A frozen linear map plus a trained difference of low rank, ``W + B A``: a little encoder training."""
@@ -55,21 +57,31 @@ class Encoder(nn.Module):
         embedded: Tensor = self.model.embeddings(input_ids=input_ids)
         return embedded
 
-    def layer(self, index: int, hidden: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def layer(
+        self, index: int, hidden: Tensor, mask: Tensor | None, packing: Packing | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attention output x and feed-forward output f before the residual, both [B, T, d].
 
-        ``mask`` is [B, 1, 1, T], true where there is a piece; None where every position holds one.
+        ``mask`` is [B, 1, 1, T], true where there is a piece; None where every position holds one. With ``packing``
+        hidden, x and f are [1, P, d], and x and f of the last layer [1, W, d].
         """
         layer = self.model.encoder.layer[index]
         attention, end = layer.attention.self, layer.attention.output
-        batch, length, width = hidden.shape
+        projected = [project(hidden) for project in (attention.query, attention.key, attention.value)]
+        if packing is not None:
+            projected = [packing.unpack(states) for states in projected]
+        batch, length, width = projected[0].shape
         query, key, value = (
-            project(hidden).view(batch, length, self.heads, width // self.heads).transpose(1, 2)  # [B, H, T, d/H]
-            for project in (attention.query, attention.key, attention.value)
+            states.view(batch, length, self.heads, width // self.heads).transpose(1, 2)  # [B, H, T, d/H]
+            for states in projected
         )
         dropout = attention.dropout.p if self.training else 0.0
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         context = context.transpose(1, 2).reshape(batch, length, width)
+        if packing is not None:
+            context = packing.pack(context)
+            if index == self.depth - 1:
+                context, hidden = packing.select(context), packing.select(hidden)
         x = _norm(end.LayerNorm, end.dropout(end.dense(context)) + hidden)
         f: Tensor = layer.output.dropout(layer.output.dense(layer.intermediate(x)))
         return x, f
@@ -78,14 +90,15 @@ class Encoder(nn.Module):
         """The layer's own output norm."""
         return _norm(self.model.encoder.layer[index].output.LayerNorm, y)
 
-    def forward(self, input_ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, input_ids: Tensor, mask: Tensor | None = None, packing: Packing | None = None) -> Tensor:
         """The plain encoder: piece ids [B, T] and their mask [B, T] to hidden states [B, T, d]."""
         attention_mask = None if mask is None else mask[:, None, None, :]
         hidden = self.embed(input_ids)
+        hidden = hidden if packing is None else packing.pack(hidden)
         for index in range(self.depth):
-            x, f = self.layer(index, hidden, attention_mask)
+            x, f = self.layer(index, hidden, attention_mask, packing)
             hidden = self.norm(index, f + x)
-        return hidden
+        return hidden if packing is None else packing.spread(hidden)
 
     def set_dropout(self, p: float) -> None:
         """Hidden and attention dropout of the whole encoder."""

@@ -7,7 +7,8 @@ batch is the sum of its sentences' means, so batching changes nothing but speed.
 
 What is saved against the plain loop: the first forward yields the start *and* the first gradient (T + 1 forwards,
 not T + 2); scores are given, so fusion's projections are not computed again; the first layer up to its mix is the
-same in every step and is computed once; no weight asks for a gradient.
+same in every step and is computed once; no weight asks for a gradient; padding is left out, and so is, in the last
+layer, what carries no tag (``Packing``).
 
 Not exact, and off unless asked for: only the scores of the upper layers move, and what is below them is computed once
 (``layers``); sentences that are certain already stay as they are (``skip_below``), and one whose tags no longer change
@@ -26,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from zgul.corpora.encode import Batch
+from zgul.encoders.packing import Packing
 from zgul.errors import ZgulError
 
 if TYPE_CHECKING:
@@ -72,9 +74,33 @@ class EMConfig:
         return max(0, depth - self.layers) if self.layers else 0
 
 
+@dataclass(frozen=True)
+class Adaptive:
+    """A rule that makes EM cheaper: never more than a tagger's own settings, but for the rate."""
+
+    layers: int
+    steps: int  # at most
+    rate: float  # times the tagger's own: fewer layers and steps have to go further
+    skip_below: float
+    patience: int
+
+    def of(self, config: EMConfig) -> EMConfig:
+        """These settings by the rule; settings that are not exact themselves stay."""
+        if not config.exact:
+            return config
+        return replace(
+            config,
+            steps=min(config.steps, self.steps),
+            lr=config.lr * self.rate,
+            layers=self.layers,
+            skip_below=self.skip_below,
+            patience=self.patience,
+        )
+
+
 @dataclass
 class EMResult:
-    """Label scores after EM, and the weights [L, B, T, K, N] before and after."""
+    """Label scores after EM, and the weights [L, B, T, K, N] before and after: where they count, and 0 elsewhere."""
 
     logits: Tensor  # [B, T, C]
     before: Tensor
@@ -125,12 +151,13 @@ class _Run:
 
     def __init__(self, model: Model, batch: Batch, config: EMConfig) -> None:
         self.model, self.batch, self.config = model, batch, config
-        first = config.first_layer(model.encoder.depth)
-        self.leaves = _Leaves(config, first)
+        first, last = config.first_layer(model.encoder.depth), model.encoder.depth - 1
+        self.packing = _packing(batch, config)
+        self.leaves = _Leaves(config, self.packing, first, last)
         self.prefix = None
         if first > 0 or model.invertible != "mixed":  # else the embeddings move, too
             with torch.no_grad():
-                self.prefix = model.prefix(batch, first, self.leaves.choose)
+                self.prefix = model.prefix(batch, first, self.leaves.choose, self.packing)
         self.rows = torch.arange(len(batch.rows), device=batch.rows.device)  # [B] places in the whole batch
         self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
         self._tags = batch.input_ids  # [B, T] after the last step
@@ -145,7 +172,11 @@ class _Run:
     def forward(self, step: int) -> None:
         """Label scores and entropy after so many steps."""
         self.logits = self.model(
-            self.batch, choose=self.leaves.choose, prefix=self.prefix, recompute=self.config.recompute
+            self.batch,
+            choose=self.leaves.choose,
+            prefix=self.prefix,
+            recompute=self.config.recompute,
+            packing=self.packing,
         )
         self._per_position = position_entropy(self.logits)  # [B, T]
         self.entropy = _sentence_entropy(self._per_position, self.batch, "words").detach()
@@ -191,14 +222,16 @@ class _Run:
         """Leave finished sentences out of all that follows."""
         if not self.config.adaptive or not self.finished.any():
             return
-        keep = (~self.finished).nonzero().squeeze(1)
+        going = ~self.finished
+        keep = going.nonzero().squeeze(1)
         self.rows, self._unchanged = self.rows[keep], self._unchanged[keep]
         self._tags, self.finished = self._tags[keep], self.finished[keep]
         self.batch = Batch(**{name: value[keep] for name, value in vars(self.batch).items()})
-        if (prefix := self.prefix) is not None:
-            inner = replace(prefix.inner, a=prefix.inner.a[keep])
-            self.prefix = replace(prefix, x=prefix.x[keep], f=prefix.f[keep], h=prefix.h[keep], inner=inner)
-        self.leaves.keep(keep)
+        packing = _packing(self.batch, self.config)
+        if self.prefix is not None:
+            self.prefix = self.prefix.keep(self.leaves.tokens(self.prefix.layer, going))
+        self.leaves.keep(going, packing)
+        self.packing = packing
 
 
 def position_entropy(logits: Tensor) -> Tensor:
@@ -216,12 +249,19 @@ def _sentence_entropy(per_position: Tensor, batch: Batch, positions: str) -> Ten
     return (per_position * words).sum(dim=-1) / words.sum(dim=-1).clamp(min=1)
 
 
+def _packing(batch: Batch, config: EMConfig) -> Packing:
+    if config.positions == "all":
+        everywhere = torch.ones_like(batch.mask)
+        return Packing(everywhere, everywhere)
+    return Packing(batch.mask, batch.words)
+
+
 class _Leaves:
     """The scores of every layer: made in the first forward, moved after each, but for the layers below ``first``."""
 
-    def __init__(self, config: EMConfig, first: int = 0) -> None:
-        self.config, self.first = config, first
-        self.base: dict[int, Tensor] = {}  # the model's own scores [B, T, K, N]
+    def __init__(self, config: EMConfig, packing: Packing, first: int, last: int) -> None:
+        self.config, self.packing, self.first, self.last = config, packing, first, last
+        self.base: dict[int, Tensor] = {}  # the model's own scores [1, P, K, N]; of invertible blocks (-1) [B, 1, K, N]
         self.moves: dict[int, Tensor] = {}  # what EM adds to them; [B, 1, K, N] when tied
         self.moved = False
 
@@ -234,7 +274,10 @@ class _Leaves:
                     scores = scores.softmax(dim=-1)
             self.base[layer] = scores
             if self.first == 0 or layer >= self.first:
-                move = torch.zeros_like(scores[:, :1] if self.config.tied else scores)
+                tied = self.config.tied and layer >= 0
+                move = (
+                    scores.new_zeros(self.packing.shape[0], 1, *scores.shape[2:]) if tied else torch.zeros_like(scores)
+                )
                 self.moves[layer] = move.requires_grad_()
         return self._weights(layer)
 
@@ -242,7 +285,10 @@ class _Leaves:
         if layer not in self.moves:
             base = self.base[layer]
             return base if self.config.start == "probabilities" else base.softmax(dim=-1)
-        scores = self.base[layer] + self.moves[layer]
+        move = self.moves[layer]
+        if self.config.tied and layer >= 0:
+            move = move.transpose(0, 1).index_select(1, self._sentences(layer))
+        scores = self.base[layer] + move
         if self.config.start == "probabilities" and not self.moved:
             return scores  # already a distribution; the release softmaxes it only after the first update
         return scores.softmax(dim=-1)
@@ -254,20 +300,37 @@ class _Leaves:
                 move -= self.config.lr * gradient
         self.moved = True
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these sentences alone."""
-        self.base = {layer: base[rows] for layer, base in self.base.items()}
-        self.moves = {layer: move.detach()[rows].requires_grad_() for layer, move in self.moves.items()}
+    def _sentences(self, layer: int) -> Tensor:
+        """The sentence of each token that a layer works on."""
+        rows = self.packing.rows
+        return rows[self.packing.wanted] if layer == self.last else rows
+
+    def tokens(self, layer: int, sentences: Tensor) -> Tensor:
+        """Those of a layer's tokens that are in these sentences [B]."""
+        return sentences[self._sentences(layer)].nonzero().squeeze(1)
+
+    def keep(self, sentences: Tensor, packing: Packing) -> None:
+        """Go on with these sentences [B] alone, which are packed like this then."""
+        for held in (self.base, self.moves):
+            for layer, value in held.items():
+                by_sentence = layer < 0 or (held is self.moves and self.config.tied)
+                kept = value.detach()[sentences] if by_sentence else value.detach()[:, self.tokens(layer, sentences)]
+                held[layer] = kept.requires_grad_(held is self.moves)
+        self.packing = packing
 
     @torch.no_grad()
     def before(self) -> Tensor:
-        layers = [self.base[layer] for layer in sorted(self.base) if layer >= 0]
-        weights = torch.stack(layers)
-        return weights if self.config.start == "probabilities" else weights.softmax(dim=-1)
+        weights = [self.base[layer] for layer in self._layers()]
+        if self.config.start != "probabilities":
+            weights = [scores.softmax(dim=-1) for scores in weights]
+        return torch.stack([self.packing.spread(each) for each in weights])
 
     @torch.no_grad()
     def after(self) -> Tensor:
-        return torch.stack([self._weights(layer) for layer in sorted(self.base) if layer >= 0])
+        return torch.stack([self.packing.spread(self._weights(layer)) for layer in self._layers()])
+
+    def _layers(self) -> list[int]:
+        return [layer for layer in sorted(self.base) if layer >= 0]
 
 
 @contextmanager

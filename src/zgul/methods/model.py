@@ -14,8 +14,8 @@ left. CPG puts a generated adapter in place of the bank.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from zgul.adapters.bank import Bank, Inner
 from zgul.adapters.bottleneck import Bottleneck
 from zgul.corpora.encode import Batch
 from zgul.encoders.encoder import Encoder
+from zgul.encoders.packing import Packing
 from zgul.ensemble.weighting import Weighting
 
 INVERTIBLE = ("off", "first", "mixed")
@@ -50,10 +51,43 @@ class Prefix:
     """What no weight from a layer on can change: everything up to the mix of this layer."""
 
     layer: int
-    x: Tensor  # [B, T, d]
-    f: Tensor  # [B, T, d]
-    h: Tensor  # [B, T, d]
+    x: Tensor  # [B, T, d], or packed, as all
+    f: Tensor
+    h: Tensor
     inner: Inner
+
+    def keep(self, tokens: Tensor) -> Prefix:
+        """Of a packed prefix these tokens alone."""
+        inner = replace(self.inner, a=self.inner.a[:, tokens])
+        return replace(self, x=self.x[:, tokens], f=self.f[:, tokens], h=self.h[:, tokens], inner=inner)
+
+
+@dataclass
+class _Languages:
+    """The languages of the tokens that a layer works on, and what the weighting makes of them."""
+
+    languages: Tensor  # [B, T]
+    packing: Packing | None
+    last: int  # layer
+    compute: Callable[[Tensor], Tensor]
+
+    def rows(self, layer: int) -> Tensor:
+        return self._at(layer, self._packed)
+
+    def scores(self, layer: int) -> Tensor:
+        """Computed once for all layers, and only if one asks."""
+        return self._at(layer, self._scores)
+
+    @cached_property
+    def _packed(self) -> Tensor:
+        return self.languages if self.packing is None else self.packing.pack(self.languages)
+
+    @cached_property
+    def _scores(self) -> Tensor:
+        return self.compute(self._packed)
+
+    def _at(self, layer: int, values: Tensor) -> Tensor:
+        return values if self.packing is None or layer != self.last else self.packing.select(values)
 
 
 class Model(nn.Module):
@@ -100,40 +134,43 @@ class Model(nn.Module):
         choose: Choose = softmax_scores,
         prefix: Prefix | None = None,
         recompute: bool = False,
+        packing: Packing | None = None,
     ) -> Tensor:
         """Label scores [B, T, C]; meaningful at the first piece of each word.
 
         ``recompute`` keeps only the input of the encoder's layers for a backward pass, which computes them again.
+        With ``packing`` padding is left out, and the scores are 0 where they are not wanted.
         """
-        mask, told = batch.mask[:, None, None, :], self._by_language(batch)
-        hidden = self.embed(batch, choose) if prefix is None else prefix.x
+        told = self._by_language(batch, packing)
+        hidden = self._start(batch, choose, packing) if prefix is None else prefix.x
         for index in range(prefix.layer if prefix else 0, self.encoder.depth):
             held = prefix if prefix is not None and index == prefix.layer else None
-            if held is not None:
-                x, f = held.x, held.f
-            elif recompute and torch.is_grad_enabled():
-                x, f = checkpoint(self.encoder.layer, index, hidden, mask, use_reentrant=False)
-            else:
-                x, f = self.encoder.layer(index, hidden, mask)
-            hidden = self._end(index, x, f, batch, told, choose, held)
+            x, f = self._layer(index, hidden, batch, packing, recompute) if held is None else (held.x, held.f)
+            hidden = self._end(index, x, f, told, choose, held)
         logits: Tensor = self.head(self.dropout(hidden))
-        return logits
+        return logits if packing is None else packing.spread(logits)
+
+    def _start(self, batch: Batch, choose: Choose, packing: Packing | None) -> Tensor:
+        hidden = self.embed(batch, choose)
+        return hidden if packing is None else packing.pack(hidden)
+
+    def _layer(
+        self, index: int, hidden: Tensor, batch: Batch, packing: Packing | None, recompute: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        arguments = index, hidden, batch.mask[:, None, None, :], packing
+        if recompute and torch.is_grad_enabled():
+            found: tuple[Tensor, Tensor] = checkpoint(self.encoder.layer, *arguments, use_reentrant=False)
+            return found
+        return self.encoder.layer(*arguments)
 
     def _end(
-        self,
-        index: int,
-        x: Tensor,
-        f: Tensor,
-        batch: Batch,
-        told: Callable[[], Tensor],
-        choose: Choose,
-        held: Prefix | None = None,
+        self, index: int, x: Tensor, f: Tensor, told: _Languages, choose: Choose, held: Prefix | None = None
     ) -> Tensor:
         """From the attention and feed-forward outputs of a layer to what it hands on."""
         if self.bank is not None and self.weighting is not None:
             f = f + self._ensemble(index, x, f, told, choose, held)
         elif self.generator is not None:
-            f = f + self.generator(index, f, batch.languages)
+            f = f + self.generator(index, f, told.rows(index))
         if self.task:
             f = f + self.task[index](self.encoder.norm(index, f + x))
         return self.encoder.norm(index, f + x)
@@ -149,36 +186,35 @@ class Model(nn.Module):
         weights = choose(-1, lambda: self._invertible_scores(hidden, batch.languages, count))
         return self.bank.invert(hidden, weights[:, :, 0].to(hidden.dtype))
 
-    def prefix(self, batch: Batch, layer: int = 0, choose: Choose = softmax_scores) -> Prefix:
+    def prefix(
+        self, batch: Batch, layer: int = 0, choose: Choose = softmax_scores, packing: Packing | None = None
+    ) -> Prefix:
         """All layers below this one, and the part of it that comes before its weights."""
         assert self.bank is not None
-        mask, told = batch.mask[:, None, None, :], self._by_language(batch)
-        hidden = self.embed(batch, choose)
+        told = self._by_language(batch, packing)
+        hidden = self._start(batch, choose, packing)
         for index in range(layer):
-            hidden = self._end(index, *self.encoder.layer(index, hidden, mask), batch, told, choose)
-        x, f = self.encoder.layer(layer, hidden, mask)
+            hidden = self._end(index, *self._layer(index, hidden, batch, packing), told, choose)
+        x, f = self._layer(layer, hidden, batch, packing)
         h = self.encoder.norm(layer, f + x)
         return Prefix(layer, x, f, h, self.bank(layer, h))
 
     def _ensemble(
-        self, index: int, x: Tensor, f: Tensor, told: Callable[[], Tensor], choose: Choose, prefix: Prefix | None
+        self, index: int, x: Tensor, f: Tensor, told: _Languages, choose: Choose, prefix: Prefix | None
     ) -> Tensor:
         assert self.bank is not None and self.weighting is not None
         weighting = self.weighting
         h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
         inner = self.bank(index, h) if prefix is None else prefix.inner
-        weights = choose(index, lambda: weighting.scores(index, h, inner, told()))
+        weights = choose(index, lambda: weighting.scores(index, h, inner, told.scores(index)))
         return weighting.mix(index, inner, weights.to(inner.a.dtype))
 
-    def _by_language(self, batch: Batch) -> Callable[[], Tensor]:
-        """What the weighting makes of the languages: once for all layers, and only if a layer asks for its scores."""
-
-        @cache
-        def told() -> Tensor:
+    def _by_language(self, batch: Batch, packing: Packing | None) -> _Languages:
+        def compute(languages: Tensor) -> Tensor:
             assert self.bank is not None and self.weighting is not None
-            return self.weighting.by_language(batch.languages, len(self.bank))
+            return self.weighting.by_language(languages, len(self.bank))
 
-        return told
+        return _Languages(batch.languages, packing, self.encoder.depth - 1, compute)
 
     def _invertible_scores(self, hidden: Tensor, languages: Tensor, count: int) -> Tensor:
         """Scores for the invertible blocks: a one-hot weighting picks its own, any other starts uniform."""

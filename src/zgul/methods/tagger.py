@@ -22,6 +22,7 @@ from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.encode import Batch, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.encoder import Encoder
+from zgul.encoders.packing import Packing
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError
@@ -197,9 +198,9 @@ class Tagger:
     def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Label scores of a batch and, where asked, the weights before and after EM."""
         with autocast(self.device, self.precision):
-            if self.model.bank is None or (em is None and not weights):
+            if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
                 with torch.no_grad():
-                    return self.model(batch), None, None
+                    return self.model(batch, packing=Packing(batch.mask, batch.words)), None, None
             result = minimise_entropy(self.model, batch, em or EMConfig(steps=0))
         return (result.logits, result.before, result.after) if weights else (result.logits, None, None)
 
