@@ -45,6 +45,7 @@ from benchmarks.setup import (
 )
 from zgul.corpora.encode import Batch
 from zgul.encoders.encoder import Encoder
+from zgul.encoders.packing import Packing
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.languages import GROUPS
 from zgul.methods import MethodOptions
@@ -319,7 +320,7 @@ def full_em(config: EMConfig) -> EMConfig:
     return replace(config, **{name: getattr(EMConfig(), name) for name in ADAPTIVE})
 
 
-ADAPTIVE = ("skip_below", "patience")  # the settings of EMConfig that save work at the cost of exactness
+ADAPTIVE = ("layers", "skip_below", "patience")  # the settings of EMConfig that save work at the cost of exactness
 
 
 def training(context: Context) -> list[Result]:
@@ -774,12 +775,12 @@ def _same_encoders(encoder: Encoder, batch: Batch, tolerance: float) -> str:
 
 @torch.no_grad()
 def _encode_only(tagger: Tagger, sentences: Iterable[Any], tokens: int) -> None:
-    """The plain encoder over the batches in which these sentences would be tagged."""
+    """The plain encoder over the batches in which these sentences would be tagged, without padding as there."""
     sentences = list(sentences)
     rows = dict.fromkeys([str(sentence.language) for sentence in sentences], 0)
     with autocast(tagger.device, tagger.precision):
         for batch in tagger.pieces.encode(sentences, languages=rows).to(tagger.device).batches(tokens):
-            tagger.parts.encoder(batch.input_ids, batch.mask)
+            tagger.parts.encoder(batch.input_ids, batch.mask, Packing(batch.mask, batch.mask))
 
 
 def _lengths(tagger: Tagger, sentences: list[Any]) -> list[int]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
 from zgul.methods.tagger import Tagger
+from zgul.tagging.tagger import ADAPTIVE
 from zgul.training.config import TrainingConfig
 from zgul.training.run import train
 
@@ -61,8 +63,8 @@ def test_em_can_be_left_out_or_set(place):
     assert without["em"]["steps"] == 0 and plain["em"] is None and without["f1"] == plain["f1"]
     forced = json.loads(evaluate(*common, "--em-steps", "3", "--em-lr", "7.5", "--strategy", "em-tied"))
     assert forced["em"] == {**vars(EMConfig(3, 7.5, tied=True))}
-    adaptive = json.loads(evaluate(*common, "--em-steps", "3", "--adaptive"))
-    assert adaptive["em"]["skip_below"] > 0 and adaptive["em"]["steps"] == 3
+    adaptive = json.loads(evaluate(*common, "--em-steps", "30", "--em-lr", "2.0", "--adaptive"))
+    assert adaptive["em"] == asdict(ADAPTIVE.of(EMConfig(30, 2.0)))
     with pytest.raises(ZgulError, match="'plain' of ZGUL has no EM"):
         evaluate(*common, "--strategy", "plain", "--em-steps", "3")
     with pytest.raises(ZgulError, match="ZGUL infers by em or plain or em-tied, not 'uniform'"):
@@ -92,6 +94,17 @@ def test_the_table_is_for_people(place):
     assert "MADX^multi (emea), POS, Faroese" in told and "all (micro)" in told and "EM: " in told
     told = evaluate("--model", place / "sft-m", "--task", "pos", "--lang", "gsw", "--data", place / "data")
     assert "without EM" in told and "words a second" in told
+
+
+def test_a_shipped_tagger_is_scored_as_users_get_it(place, monkeypatch):
+    monkeypatch.setenv("ZGUL_TAGGERS", str(place))
+    own = EMConfig(**json.loads((place / "zgul" / "config.json").read_text())["em"]["fo"])
+    common = ["--model", "zgul", "--lang", "fo", "--data", place / "data", "--json"]
+    assert json.loads(evaluate(*common))["em"] == asdict(ADAPTIVE.of(own))
+    assert json.loads(evaluate(*common, "--full-em"))["em"] == asdict(own)
+    assert json.loads(evaluate(*common, "--em-steps", "4"))["em"] == asdict(replace(own, steps=4))
+    in_words = evaluate("--model", "zgul", "--lang", "fo", "--data", place / "data", "--adaptive", "--em-steps", "9")
+    assert "EM: at most " in in_words or ADAPTIVE.skip_below == ADAPTIVE.patience == 0
 
 
 def test_a_shipped_tagger_can_be_named(place, monkeypatch):

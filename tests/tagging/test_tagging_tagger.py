@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,13 +134,17 @@ def test_em_can_be_switched_and_changed() -> None:
         zgul.load("fo", "pos", em=False, em_steps=3)
 
 
-def test_certain_sentences_are_left_out_of_em_unless_all_are_asked_for() -> None:
-    by_default, full = (zgul.load("fo", "pos", adaptive=adaptive).inference["pos"].em for adaptive in (True, False))
-    assert by_default is not None and full is not None
-    assert by_default.skip_below == tagging.CERTAIN and not full.adaptive
-    own = EMConfig(steps=3, skip_below=0.7)
-    assert tagging.adapted(own) is own, "a tagger's own setting stays"
-    assert tagging.adapted(EMConfig(steps=3, patience=2)).skip_below == 0
+def test_em_is_adaptive_unless_all_of_it_is_asked_for() -> None:
+    def settings(**asked: Any) -> EMConfig:
+        found = zgul.load("fo", "pos", **asked).inference["pos"].em
+        assert found is not None
+        return found
+
+    full = settings(adaptive=False)
+    assert full.exact and (full.steps, full.lr) == (2, 1.0)
+    assert settings() == settings(adaptive=True) == tagging.ADAPTIVE.of(full)
+    assert settings(em_steps=7) == EMConfig(7, 1.0), "numbers that were asked for are taken as they are"
+    assert settings(em_steps=7, adaptive=True) == tagging.ADAPTIVE.of(EMConfig(7, 1.0))
 
 
 def test_another_tagger_by_name_or_folder(taggers: Path) -> None:

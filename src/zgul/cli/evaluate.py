@@ -39,8 +39,13 @@ def evaluate(
     em_steps: Annotated[int | None, typer.Option(min=0, help="EM steps instead of the tagger's own.")] = None,
     em_lr: Annotated[float | None, typer.Option(min=0, help="EM learning rate instead of the tagger's own.")] = None,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive/--full-em", help="Leave sentences that are certain out of EM, as zgul tag does.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--adaptive/--full-em",
+            help="EM at a fraction of its work, as zgul tag does it, or as in the paper [default: adaptive for shipped "
+            "taggers, unless steps or rate are given].",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, scores as percentages.")] = False,
 ) -> None:
@@ -67,6 +72,8 @@ def evaluate(
     tagger, name = _tagger(model, language, task, device)
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
     settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
+    if adaptive is None:
+        adaptive = _is_shipped(model) and em_steps is None and em_lr is None
     if settings is not None and adaptive:
         from zgul.tagging.tagger import adapted
 
@@ -100,7 +107,7 @@ def evaluate(
         return
     from rich.console import Console
 
-    told = f"EM: {settings.steps} steps, rate {settings.lr:g}" if settings and settings.steps else "without EM"
+    told = f"EM: {_told(settings)}" if settings and settings.steps else "without EM"
     console = Console(highlight=False)
     console.print(
         format_scores(result, f"{tagger.method.title} ({chosen}), {tagger.task.upper()}, {find(lang)}: {name}")
@@ -125,6 +132,18 @@ def _tagger(model: str | None, language: str, task: str | None, device: str) -> 
     if task is not None and task != tagger.task:
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}")
     return tagger, model
+
+
+def _told(settings: EMConfig) -> str:
+    less = [f"the {settings.layers} upper layers"] if settings.layers else []
+    less += [f"sentences of at least {settings.skip_below:g} nats a word"] if settings.skip_below else []
+    less += [f"until the tags stay for {settings.patience}"] if settings.patience else []
+    most = "at most " if settings.adaptive else ""
+    return ", ".join([f"{most}{settings.steps} steps, rate {settings.lr:g}", *less])
+
+
+def _is_shipped(model: str | None) -> bool:
+    return model is None or not (Path(model) / "config.json").is_file()
 
 
 def _em_settings(

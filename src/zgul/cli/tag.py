@@ -55,8 +55,12 @@ def tag(
     em_steps: Annotated[int | None, typer.Option(min=0, help="Its steps: more are slower.")] = None,
     em_lr: Annotated[float | None, typer.Option(min=0.0, help="Its learning rate.")] = None,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive/--full-em", help="Leave sentences that are certain out of it, or move all.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--adaptive/--full-em",
+            help="At a fraction of its work, or as in the paper [default: adaptive, unless steps or rate are given].",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
     ] = None,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from zgul.corpora import segment
 from zgul.corpora.encode import PieceEncoder
 from zgul.corpora.sentence import Sentence
-from zgul.ensemble.em import EMConfig
+from zgul.ensemble.em import Adaptive, EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import Language, assign_group, find
 from zgul.methods.tagger import Prediction, Tagger
@@ -30,7 +30,7 @@ MAX_TOKENS = 1024  # of a batch: entropy minimisation keeps all activations, and
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 MAX_TYPES = 200_000  # word types remembered as pieces
 BOTH = "both"
-CERTAIN = 0.05  # nats a word: sentences of less entropy EM leaves alone; see scripts/adaptive_em.py
+ADAPTIVE = Adaptive(layers=12, steps=10, rate=1.0, skip_below=0.05, patience=0)  # chosen by scripts/adaptive_em.py
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def load(
     em: bool | None = None,
     em_steps: int | None = None,
     em_lr: float | None = None,
-    adaptive: bool = True,
+    adaptive: bool | None = None,
     weights: bool = False,
     device: str = "cpu",
 ) -> TextTagger:
@@ -53,9 +53,9 @@ def load(
     ``task`` is ``pos``, ``ner`` or ``both``; not given, it is what the language's group (or the model) was made for.
     The shipped tagger that serves the language is taken unless ``model`` names another shipped one
     (``"slavic-pos"``) or a folder saved by ``Tagger.save_pretrained``. ``em`` switches entropy minimisation on or
-    off (default: as the tagger was tuned), ``em_steps`` and ``em_lr`` change it, and without ``adaptive`` it also moves
-    sentences that are certain already, as in the paper; ``weights`` also gives the share of each source language per
-    word.
+    off (default: as the tagger was tuned), ``em_steps`` and ``em_lr`` change it. ``adaptive`` does it at a fraction of
+    the work, for nearly the same tags (default: unless steps or rate are given; False: as in the paper). ``weights``
+    also gives the share of each source language per word.
     """
     language = find(lang)
     if model is not None:
@@ -235,7 +235,7 @@ def named(model: str) -> Tagger:
 
 
 def _inference(
-    tagger: Tagger, language: str, em: bool | None, steps: int | None, lr: float | None, adaptive: bool
+    tagger: Tagger, language: str, em: bool | None, steps: int | None, lr: float | None, adaptive: bool | None
 ) -> Inference:
     """The strategy and EM settings that the user's switches mean for this tagger."""
     strategies = tagger.method.strategies
@@ -252,12 +252,13 @@ def _inference(
             raise ZgulError("EM is switched off, so its steps and learning rate have no meaning; leave them out")
         return Inference(strategy, None)
     config = replace(config, steps=config.steps if steps is None else steps, lr=config.lr if lr is None else lr)
-    return Inference(strategy, adapted(config) if adaptive else config)
+    literal = steps is not None or lr is not None  # numbers that were asked for are taken as they are
+    return Inference(strategy, config if adaptive is False or (adaptive is None and literal) else adapted(config))
 
 
 def adapted(config: EMConfig) -> EMConfig:
-    """EM that leaves certain sentences alone: much of the time for none of the tags, nearly. Own settings stay."""
-    return config if config.adaptive else replace(config, skip_below=CERTAIN)
+    """EM at a fraction of the work, for nearly the same tags."""
+    return ADAPTIVE.of(config)
 
 
 def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
