@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +36,14 @@ def sentences(data: Path) -> list[Sentence]:
         return corpora.load(data, "pos", "fo", "test")
 
 
-def resident() -> int:
-    """Bytes of memory that this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def memory() -> dict[str, int]:
+    """Bytes that this process holds, and of the encoder's file those that it has looked at so far.
+
+    The file is mapped: its pages belong to the system's cache, which takes them back when it needs them.
+    """
+    told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    held, mapped = (1024 * int(told[name].split()[0]) for name in ("RssAnon", "RssFile"))
+    return {"memory": held, "mapped": mapped}
 
 
 def main() -> None:
@@ -72,7 +76,7 @@ def main() -> None:
         tagged, seen = tagged + 1, seen + len(result.words)
         assert len(result.layers["pos"].tags) == len(result.words)
         if tagged % EVERY == 0:
-            print(json.dumps({"sentences": tagged, "words": seen, "memory": resident()}), flush=True)
+            print(json.dumps({"sentences": tagged, "words": seen} | memory()), flush=True)
     seconds = time.perf_counter() - started
     rounds, rest = divmod(given, len(held))
     rows = {"fo": 0}

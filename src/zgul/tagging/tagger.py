@@ -26,9 +26,8 @@ from zgul.tagging import shipped
 from zgul.tagging.results import Document, Layer, TaggedSentence
 
 FIRST_WINDOW, WINDOW = 64, 4096  # words
-MAX_TOKENS = 1024  # of a batch: entropy minimisation keeps all activations, and small batches suit a CPU's caches
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
-MAX_TYPES = 200_000  # word types remembered as pieces
+MAX_TYPES = 50_000  # word types remembered as pieces, some 15 MB
 BOTH = "both"
 ADAPTIVE = Adaptive(layers=12, steps=10, rate=1.0, skip_below=0.05, patience=0)  # chosen by scripts/adaptive_em.py
 
@@ -143,7 +142,7 @@ class TextTagger:
             _check_script(tagger, full, begun)
             how = self.inference[task]
             settings: dict[str, Any] = {"strategy": how.strategy, "em": how.em, "weights": self.with_weights}
-            predictions = tagger.predict(full, max_tokens=MAX_TOKENS, **settings) if full else []
+            predictions = tagger.predict(full, **settings) if full else []
             layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
         nothing = {task: Layer([], []) for task in layers}
         return [
