@@ -43,7 +43,8 @@ from zgul.errors import ZgulError
 from zgul.evaluation import scores
 from zgul.files import atomic_write
 from zgul.languages import GROUPS
-from zgul.methods.tagger import Tagger
+from zgul.methods.decode import decoder
+from zgul.methods.tagger import Tagger, batch_tokens
 from zgul.tagging import shipped
 from zgul.tagging.tagger import ADAPTIVE
 from zgul.training.data import SPLITS
@@ -151,18 +152,20 @@ def course(
     own = tagger.em_for("", "em") or EMConfig()
     rate = own.lr if own.steps else EMConfig().lr  # some are tuned not to move at all
     entropy = torch.zeros(len(encoded), device=tagger.device)
+    decode = decoder(tagger.decode, tagger.labels)
     words = {}
     for layers, multiple in variants:
         config = EMConfig(steps=STEPS, lr=rate * multiple, layers=layers if layers < ALL else 0)
-        tags = torch.zeros(STEPS + 1, len(encoded.pieces), dtype=torch.int16, device=tagger.device)
-        for batch in encoded.batches(1024 if tagger.device.type == "cpu" else 16384):
+        found = torch.zeros(STEPS + 1, len(encoded.pieces), len(tagger.labels), device=tagger.device)
+        for batch in encoded.batches(batch_tokens(tagger.device)):
 
-            def keep(step: int, logits: Tensor, batch: Batch = batch, tags: Tensor = tags) -> None:
-                encoded.scatter(tags[step], batch, logits.argmax(dim=-1))
+            def keep(step: int, logits: Tensor, batch: Batch = batch, found: Tensor = found) -> None:
+                encoded.scatter(found[step], batch, logits.float().softmax(dim=-1))
 
             result = minimise_entropy(tagger.model, batch, config, on_step=keep)
             entropy[batch.rows] = result.entropy[0].float()
-        words[layers, multiple] = tags[:, encoded.first].cpu().numpy()
+        tags = [np.concatenate([decode(p.numpy()) for p in encoded.by_sentence(step)]) for step in found]
+        words[layers, multiple] = np.stack(tags).astype(np.int16)
     gold = [sentence.tags or [] for sentence in sentences]
     return Course(group, language, tagger.labels, gold, entropy.cpu().numpy(), encoded.lengths.cpu().numpy() + 2, words)
 
