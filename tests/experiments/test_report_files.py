@@ -10,7 +10,7 @@ import pytest
 
 import invented_results
 from zgul.errors import ZgulError
-from zgul.experiments.report import figures, html, open_results, write_first, write_report
+from zgul.experiments.report import figures, html, markdown, open_results, write_first, write_report
 from zgul.experiments.report.build import build
 from zgul.experiments.report.document import Cell, Column, Row, Table, join
 from zgul.experiments.report.files import contents, names
@@ -151,7 +151,12 @@ def test_cut_data_are_named_at_the_head(tmp_path):
     store.note(protocol={"limit": 96, "test_limit": 24}, commands=["a", "b", "a"])
     facts = dict(build(store, {}).main.facts)
     assert facts["Note"].endswith("training data cut to 96, test data cut to 24 sentences a language**")
-    assert facts["Commands"] == "`a`; `b`"
+    assert facts["Commands"] == "2, listed at the end"
+    text = markdown.write(build(store, {}).main)
+    assert "Commands, in their order:\n\n- `a`\n- `b`\n" in text
+    assert "Protocol of the last command: limit 96" in text
+    store.note(commands=["a"])
+    assert dict(build(store, {}).main.facts)["Command"] == "`a`"
 
 
 def test_without_matplotlib_the_extra_is_named(invented, tmp_path, monkeypatch):
@@ -202,8 +207,13 @@ def test_first_results_compare_with_the_floor(invented, tmp_path):
     text = write_first(invented.folder, tmp_path / "first.md").read_text(encoding="utf-8")
     assert "one seed (0)" in text and "Germanic: Fo" in text and "African: Luo" in text
     assert "47.6 measured before" in text and "57.1 measured before" in text
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    tables, unlabelled = text.split("## With unlabelled text of the target")
+    rows = [line for line in tables.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + 1 + 14 + 1  # heads, rule, every row of the zero-shot tables, tied EM
+    rows = [line.split(" | ")[0] for line in unlabelled.splitlines() if line.startswith("| ")]
+    assert rows == [
+        "| Method", "| ---", "| MADX^multi-Tgt", "| SFT++", "| ZGUL++", "| ZGUL++ w/o target adapter",
+    ]  # fmt: skip
 
 
 def test_heat_maps_darken_evenly_and_their_numbers_can_be_read():

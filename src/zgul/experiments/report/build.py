@@ -69,10 +69,9 @@ def build(results: Results, analyses: dict[str, Any]) -> Report:
 def header(results: Results, frame: Frame, seeds: Sequence[int] = ()) -> tuple[tuple[str, str], ...]:
     """How the results were made, in a few lines; the last section has the rest."""
     meta = results.meta
-    commands = list(dict.fromkeys(meta.get("commands") or [meta.get("command", "")]))
-    facts = [
-        ("Command" if len(commands) == 1 else "Commands", "; ".join(f"`{command}`" for command in commands if command))
-    ]
+    commands = commands_of(results)
+    facts = [("Commands", f"{len(commands)}, listed at the end")] if len(commands) > 1 else []
+    facts += [("Command", f"`{command}`") for command in commands if len(commands) == 1]
     facts += [(title, _told(meta[key])) for key, title in FACTS.items() if key in meta and key != "command"]
     checksums = meta.get("checksums") or {}
     if checksums:
@@ -82,6 +81,20 @@ def header(results: Results, frame: Frame, seeds: Sequence[int] = ()) -> tuple[t
     if told := ", ".join(f"{name} cut to {count}" for name, count in cut.items() if count):
         facts.append(("Note", f"**a smaller protocol than the paper's: {told} sentences a language**"))
     return tuple((title, value) for title, value in facts if value)
+
+
+def commands_of(results: Results) -> list[str]:
+    """The commands that filled the store, in their order."""
+    told = results.meta.get("commands") or [results.meta.get("command", "")]
+    return [command for command in dict.fromkeys(told) if command]
+
+
+def command_list(results: Results) -> list[Block]:
+    """The commands, where there are too many for the head."""
+    commands = commands_of(results)
+    if len(commands) < 2:
+        return []
+    return [Prose("Commands, in their order:"), Items(tuple(f"`{command}`" for command in commands))]
 
 
 def _told(value: Any) -> str:
@@ -217,7 +230,7 @@ def _examples(examples: list[dict[str, Any]] | None) -> Section:
 
 def _runs(frame: Frame, results: Results) -> Section:
     failed = [f"`{run.name}`: {run.error}" for run in results.runs(status=FAILED)]
-    blocks: list[Block | None] = [tables.runs_table(frame)]
+    blocks: list[Block | None] = [tables.runs_table(frame), *command_list(results)]
     if failed:
         blocks += [Prose("Runs that failed:"), Items(tuple(failed))]
     meta = results.meta
@@ -225,7 +238,8 @@ def _runs(frame: Frame, results: Results) -> Section:
         told = ", ".join(
             f"{name} {_told(value)}" for name, value in meta["protocol"].items() if value not in ((), [], "")
         )
-        blocks.append(Prose(f"Protocol: {told}."))
+        several = " of the last command" if len(commands_of(results)) > 1 else ""
+        blocks.append(Prose(f"Protocol{several}: {told}."))
     if meta.get("checksums"):
         blocks.append(tables.checksums(meta["checksums"]))
     return _section("Runs", "runs", blocks, COMMAND)

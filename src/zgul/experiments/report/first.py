@@ -5,10 +5,16 @@ from __future__ import annotations
 from zgul.errors import ZgulError
 from zgul.evaluation.compare import mean_std
 from zgul.experiments.report import markdown, paper
-from zgul.experiments.report.build import header
+from zgul.experiments.report.build import command_list, header
 from zgul.experiments.report.document import Cell, Document, Items, Prose, Row, Section, Table, join
-from zgul.experiments.report.frame import ZERO_SHOT_ROWS, Frame, averages
-from zgul.experiments.report.tables import embolden, group_title, language_columns
+from zgul.experiments.report.frame import ZERO_SHOT_ROWS, Entry, Frame, averages
+from zgul.experiments.report.tables import (
+    UNLABELLED_ROWS,
+    embolden,
+    group_title,
+    language_columns,
+    unlabelled_entries,
+)
 from zgul.experiments.store import Results
 
 GROUPS = ("germanic", "african")
@@ -16,6 +22,7 @@ GROUPS = ("germanic", "african")
 FLOOR = {"germanic": 47.6, "african": 57.1}
 WITHIN = 1.5
 TIED = "ZGUL, EM tied by layer"
+TEXT = "With unlabelled text of the target"
 
 
 def first_results(results: Results) -> str:
@@ -32,8 +39,34 @@ def first_results(results: Results) -> str:
     )
     table = join("first", told, [(group_title(group), _table(frame, group, seed)) for group in there])
     blocks = (Prose(_adapters(results)), table, Items(tuple(_floor(frame, group, seed) for group in there)))
-    document = Document("First results", header(results, frame, [seed]), (Section("Zero-shot", "first", blocks),))
-    return markdown.write(document)
+    sections = [Section("Zero-shot", "first", blocks), _unlabelled(frame, there, seed)]
+    commands = command_list(results)
+    if commands:
+        sections.append(Section("Runs", "runs", tuple(commands)))
+    return markdown.write(Document("First results", header(results, frame, [seed]), tuple(sections)))
+
+
+def _unlabelled(frame: Frame, groups: list[str], seed: int) -> Section:
+    """The methods that read unlabelled text of the target, on the languages where they were run."""
+    parts = []
+    for group in groups:
+        entries = {
+            row: {e.score.language: e.score.f1 for e in unlabelled_entries(frame, row) if _is_of(e, group, seed)}
+            for row in UNLABELLED_ROWS
+        }
+        languages = [code for code in frame.languages("zero-shot", group) if any(code in f1 for f1 in entries.values())]
+        rows = [Row(row, tuple(Cell(f1.get(code)) for code in languages)) for row, f1 in entries.items() if f1]
+        if rows:
+            columns = language_columns(languages)[: len(languages)]
+            parts.append((group_title(group), Table(f"text-{group}", "", columns, embolden(rows), "Method")))
+    if not parts:
+        return Section(TEXT, "text", (Prose("Not run: `zgul experiment paper --only unlabelled`."),))
+    told = f"F1 with one seed ({seed}) and all unlabelled text that the target has, the best of a column in bold"
+    return Section(TEXT, "text", (join("text", told, parts),))
+
+
+def _is_of(entry: Entry, group: str, seed: int) -> bool:
+    return entry.run.group == group and entry.run.seed == seed
 
 
 def _table(frame: Frame, group: str, seed: int) -> Table:
