@@ -232,3 +232,17 @@ def test_entity_spans_and_their_probability() -> None:
     )  # fmt: skip
     assert sentence.entities[0] == Entity("Ada Bo", "PER", 10, 16, pytest.approx(0.6))
     assert [str(entity) for entity in sentence.entities] == ["Ada Bo (PER)", "X (LOC)", "Y (LOC)"]
+
+
+def test_full_windows_hand_memory_back(monkeypatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(tagging, "_give_back", lambda: given.append(1))
+    monkeypatch.setattr(tagging, "WINDOW", 64)
+    tagger = zgul.load("fo", "pos", em=False)
+    words = len(tagger.tag(TEXT).tags)
+    assert not given, "a short text leaves nothing worth it"
+    times = 1 + 256 // words
+    tagger.tag(f"{TEXT} " * times)
+    assert 2 <= len(given) <= times * words // 64
+    monkeypatch.undo()
+    tagging._give_back()  # does no harm anywhere

@@ -7,6 +7,8 @@ alone, so the same text gives the same numbers to the last bit, also when a brok
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,6 +146,8 @@ class TextTagger:
             settings: dict[str, Any] = {"strategy": how.strategy, "em": how.em, "weights": self.with_weights}
             predictions = tagger.predict(full, **settings) if full else []
             layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
+        if sum(map(len, full)) >= WINDOW:  # one of many
+            _give_back()
         nothing = {task: Layer([], []) for task in layers}
         return [
             _tagged(sentence, {task: next(found) for task, found in layers.items()} if sentence.words else nothing)
@@ -205,6 +209,16 @@ def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) ->
             "transliterate it first, into the script of the languages that the tagger learnt from."
         )
     warnings.warn(f"{problem}; its tags mean nothing", ZgulWarning, stacklevel=4)
+
+
+def _give_back() -> None:
+    """Hand unused memory back to the system.
+
+    Batches of ever new shapes leave holes of ever new sizes in glibc's heap: without this a process grows by a tenth
+    in a thousand sentences, though it holds no more.
+    """
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)
 
 
 def windows(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
