@@ -149,6 +149,7 @@ def test_untagged_sentences_are_left_out(place, tmp_path):
         (["--model", "{place}/zgul", "--data", "{place}/data", "--task", "parse"], "no task 'parse'"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--split", "dav"], "has the splits: dev test"),
         (["--data", "{place}/data"], "--task pos or --task ner"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--decode", "crf"], "decode is one of words, sequence"),
     ],
 )
 def test_mistakes_are_named(place, arguments, message):

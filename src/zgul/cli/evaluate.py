@@ -46,6 +46,9 @@ def evaluate(
             "taggers, unless steps or rate are given].",
         ),
     ] = None,
+    decode: Annotated[
+        str | None, typer.Option(help="words or sequence (the best that IOB2 allows), instead of the tagger's own.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, scores as percentages.")] = False,
 ) -> None:
@@ -69,7 +72,12 @@ def evaluate(
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
     if not data.exists():  # before the seconds that loading a tagger takes
         raise ZgulError(f"{data}: no such file")
+    if decode is not None:
+        from zgul.methods.decode import check_decoding
+
+        check_decoding(decode)
     tagger, name = _tagger(model, language, task, device)
+    tagger.decode = decode or tagger.decode
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
     settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
     if adaptive is None:
@@ -101,6 +109,7 @@ def evaluate(
                 strategy=chosen,
                 lang=language,
                 task=tagger.task,
+                decode=tagger.decode,
                 em=asdict(settings) if settings else None,
             )
         )
