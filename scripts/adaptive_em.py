@@ -10,7 +10,8 @@ any rule gives and costs follows from them. A rule says K, the multiple, and at 
 steps, the tagger's own rate), and neither where full EM is one step, as some languages are tuned. With --targets
 the choice is also scored on the test files, which play no part in it.
 
-A forward and a backward pass count alike, 1 is a pass through all layers. Files in --courses are not made again.
+A forward and a backward pass count alike, 1 is a pass through all layers. Files in --courses are kept; what one lacks
+is added.
 """
 
 from __future__ import annotations
@@ -53,8 +54,10 @@ ROOT = Path(__file__).resolve().parents[1]
 STEPS = 10  # of full EM
 OWN = (STEPS, 1)  # steps as taggers are tuned, for which a rule has to hold
 ALL = 12  # layers
-RATES = {1: (1, 2, 4, 8, 16), 2: (1, 2, 4, 8), 3: (1, 2, 4, 8), 4: (1, 2, 4), 6: (1, 2), ALL: (1,)}  # by layers moved
+# times the tagger's own, by layers moved
+RATES = {1: (1, 2, 4, 8, 16), 2: (1, 2, 4, 8), 3: (1, 2, 4, 8), 4: (1, 2, 4), 6: (1, 2), ALL: (1, 3, 5, 10, 20)}
 FEWER = (1, 2, 3, 5, 10)  # steps
+FEW = 3  # of which faster ones in all layers take no more: they are there to be cheap
 SKIP = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 PATIENCE = (0, 1, 2, 3)
 LOSS = 0.2  # of F1, against full EM
@@ -71,7 +74,7 @@ class Course:
     gold: list[list[str]]
     entropy: NDArray[np.float32]  # [S] before the first step
     pieces: NDArray[np.int64]  # [S]
-    tags: dict[tuple[int, int], NDArray[np.int16]]  # by layers and rate: [STEPS + 1, words]
+    tags: dict[tuple[int, int], NDArray[np.int16]]  # by layers and rate: [steps + 1, words]
 
     @cached_property
     def owner(self) -> NDArray[np.int64]:
@@ -79,7 +82,7 @@ class Course:
         return np.repeat(np.arange(len(self.gold)), [len(row) for row in self.gold])
 
     def unchanged(self, variant: tuple[int, int]) -> NDArray[np.bool_]:
-        """[STEPS, S]: whether a step left all tags of a sentence as they were."""
+        """[steps, S]: whether a step left all tags of a sentence as they were."""
         moved = self.tags[variant][1:] != self.tags[variant][:-1]
         counts = np.stack([np.bincount(self.owner, row, minlength=len(self.gold)) for row in moved])
         return counts == 0
@@ -142,6 +145,11 @@ def _variant(rule: Adaptive) -> tuple[int, int]:
     return rule.layers, int(rule.rate)
 
 
+def _most(layers: int, rate: int) -> int:
+    """How many steps a variant takes."""
+    return FEW if layers == ALL and rate > 1 else STEPS
+
+
 def course(
     tagger: Tagger, group: str, language: str, sentences: Sequence[Sentence], variants: Sequence[tuple[int, int]]
 ) -> Course:
@@ -155,8 +163,8 @@ def course(
     decode = decoder(tagger.decode, tagger.labels)
     words = {}
     for layers, multiple in variants:
-        config = EMConfig(steps=STEPS, lr=rate * multiple, layers=layers if layers < ALL else 0)
-        found = torch.zeros(STEPS + 1, len(encoded.pieces), len(tagger.labels), device=tagger.device)
+        config = EMConfig(steps=_most(layers, multiple), lr=rate * multiple, layers=layers if layers < ALL else 0)
+        found = torch.zeros(config.steps + 1, len(encoded.pieces), len(tagger.labels), device=tagger.device)
         for batch in encoded.batches(batch_tokens(tagger.device)):
 
             def keep(step: int, logits: Tensor, batch: Batch = batch, found: Tensor = found) -> None:
@@ -181,7 +189,8 @@ def courses(
             for shift in ("noised", "shifted") if split == "dev" else ("",):
                 name = "-".join(filter(None, (group.name, language, split, shift, str(told.sentences))))
                 path = told.courses / f"{name}.npz"
-                if not path.exists():
+                held = Course.load(path) if path.exists() else None
+                if lacking := [each for each in variants if held is None or each not in held.tags]:
                     tagger = tagger or shipped.load(f"{group.name}-{group.task}").to(told.device)
                     kept = (SPLITS.get((group.name, language), "") if split == "dev" else "") + split
                     sentences = [s for s in corpora.load(told.data, group.task, language, kept) if s.tags]
@@ -189,7 +198,10 @@ def courses(
                     if told.sentences:
                         random.Random(0).shuffle(sentences)
                     chosen = sentences[: told.sentences or len(sentences)]
-                    course(tagger, group.name, language, chosen, variants).save(path)
+                    made = course(tagger, group.name, language, chosen, lacking)
+                    if held is not None:
+                        made.tags |= held.tags
+                    made.save(path)
                     console.print(f"{name}: {len(chosen)} sentences")
                 found.append(Course.load(path))
     return found
@@ -225,7 +237,7 @@ def rules() -> list[Adaptive]:
         Adaptive(layers, steps, float(rate), skip, patience)
         for layers, rates in RATES.items()
         for rate, steps, skip, patience in itertools.product(rates, FEWER, SKIP, PATIENCE)
-        if patience < steps
+        if patience < steps <= _most(layers, rate)
     ]
 
 
