@@ -96,7 +96,7 @@ def run(spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
         adapters=[a for a in held if a.language in sources],  # the bank holds the sources alone
         options=config.options,
     )
-    tagger.decode = config.decode
+    tagger.decode, tagger.pieces.kin_letters = config.decode, config.kin_letters
     tagger.model.start_at(data.label_shares())
     tagger.to("cuda" if torch.cuda.is_available() else "cpu")
     trainer = Trainer(tagger, data, config)

@@ -58,6 +58,19 @@ def test_sequences_are_decoded_alike(tmp_path: Path) -> None:
     assert onnx_tags(tmp_path / "made", SENTENCES) == expected != words
 
 
+def test_unknown_letters_are_read_alike(tmp_path: Path) -> None:
+    tagger = small_tagger("sft-m")
+    tagger.pieces.kin_letters = True
+    known = {letter for letter in "aeiou" if tagger.pieces.unknown not in tagger.pieces.pieces(letter)}
+    strange = str.maketrans({letter: letter + "\u0483" for letter in known})  # with a mark that no vocabulary here has
+    sentences = [Sentence([word.translate(strange) for word in s.words], None, "target") for s in SENTENCES]
+    onnx.export_onnx(tagger, tmp_path / "made", language="target")
+    expected = [prediction.tags for prediction in tagger.predict(sentences)]
+    assert expected == [prediction.tags for prediction in tagger.predict(SENTENCES)], "the marks are left out"
+    assert onnx_tags(tmp_path / "made", sentences) == expected
+    assert read_json(tmp_path / "made" / "config.json")["letters"]["\u0483"] == ""
+
+
 def test_a_folded_tagger_with_low_rank_differences(tmp_path: Path) -> None:
     tagger = small_tagger(options=MethodOptions(encoder_rank=2)).fold()
     onnx.export_onnx(tagger, tmp_path / "made", language="target")

@@ -9,7 +9,7 @@ the words, joining them again needs no book-keeping.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from zgul.corpora.letters import kin
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 
@@ -42,10 +43,11 @@ class Batch:
 
 
 class PieceEncoder:
-    """Words to pieces through a table of word types."""
+    """Words to pieces through a table of word types; with ``kin_letters`` unknown letters are read as their kin."""
 
-    def __init__(self, tokenizer: Any, max_pieces: int) -> None:
+    def __init__(self, tokenizer: Any, max_pieces: int, *, kin_letters: bool = False) -> None:
         self.tokenizer = tokenizer
+        self.kin_letters = kin_letters
         self.max_pieces = max_pieces - 2  # room for the two specials
         self.begin: int = _special(tokenizer, "cls_token_id", "bos_token_id")
         self.end: int = _special(tokenizer, "sep_token_id", "eos_token_id")
@@ -53,6 +55,12 @@ class PieceEncoder:
         self.unknown: int = _special(tokenizer, "unk_token_id")
         self._type_of: dict[str, int] = {}
         self._pieces: list[NDArray[np.int32]] = []
+        self._read_as: dict[int, str] = {}  # code point to what it is read as: for str.translate
+
+    def forget(self) -> None:
+        """Empty the table, which otherwise grows with every new word."""
+        self._type_of.clear()
+        self._pieces.clear()
 
     def pieces(self, word: str) -> list[int]:
         """The pieces of one word; never none."""
@@ -64,11 +72,40 @@ class PieceEncoder:
         new = [word for word in dict.fromkeys(words) if word not in self._type_of]
         if not new:
             return
-        for word, encoding in zip(new, self._tokenise(new), strict=True):
+        for word, encoding in zip(new, self._read(new), strict=True):
             # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
             pieces = encoding or [self.unknown]
             self._type_of[word] = len(self._pieces)
             self._pieces.append(np.array(pieces, dtype=np.int32))
+
+    def _read(self, words: list[str]) -> list[list[int]]:
+        """The pieces of words; of those with unknown letters, where asked, by the letters' kin."""
+        found = self._tokenise(words)
+        strange = [n for n, ids in enumerate(found) if self.unknown in ids] if self.kin_letters else []
+        if strange:
+            self._learn_letters({letter for n in strange for letter in words[n]})
+            again = self._tokenise([words[n].translate(self._read_as) for n in strange])
+            for n, ids in zip(strange, again, strict=True):
+                found[n] = ids or found[n]
+        return found
+
+    def read_as(self, letters: Iterable[str]) -> dict[str, str]:
+        """Which of these letters are read as another, and as which."""
+        letters = list(letters)
+        self._learn_letters(letters)
+        found = {letter: self._read_as[ord(letter)] for letter in letters}
+        return {letter: other for letter, other in found.items() if other != letter}
+
+    def _learn_letters(self, letters: Iterable[str]) -> None:
+        """Find for every unknown letter the nearest of its kin that is known, if there is one."""
+        new = sorted(letter for letter in letters if ord(letter) not in self._read_as)
+        candidates = sorted({other for letter in new for other in (letter, *kin(letter)) if other})
+        known = {
+            one for one, ids in zip(candidates, self._tokenise(candidates), strict=True) if self.unknown not in ids
+        }
+        for letter in new:
+            choices = (other for other in (letter, *kin(letter)) if other in known or not other)
+            self._read_as[ord(letter)] = next(choices, letter)
 
     def _tokenise(self, words: list[str]) -> list[list[int]]:
         backend = self.tokenizer.backend_tokenizer

@@ -255,6 +255,7 @@ class Tagger:
             "method": self.method.name,
             "strategy": self.strategy,
             "decode": self.decode,
+            "kin_letters": self.pieces.kin_letters,
             "sources": self.parts.sources,
             "labels": self.labels,
             "options": asdict(self.parts.options),
@@ -302,11 +303,12 @@ class Tagger:
             {code: np.array(value, np.float32) for code, value in config["features"].items()},
         )
         tagger = cls(
-            method(str(config["method"])), parts, encoder[1], str(config["task"]), name, str(config["strategy"])
+            *(method(str(config["method"])), parts, encoder[1], str(config["task"]), name, str(config["strategy"])),
+            decode=check_decoding(str(config.get("decode", "words"))),
         )
+        tagger.pieces.kin_letters = bool(config.get("kin_letters", False))
         tagger.em = {code: _known(EMConfig, value, folder) for code, value in config["em"].items()}
         tagger.about = dict(config["about"])
-        tagger.decode = check_decoding(str(config.get("decode", "words")))
         if config["folded"] and isinstance(tagger.model.weighting, ZGUL):
             tagger.model.weighting = Folded(tagger.model.weighting)
         tagger._load_state(load_tensors(folder / "model.safetensors"), folder)

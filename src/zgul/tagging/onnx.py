@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import shutil
+import sys
 import tempfile
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +45,8 @@ README = """\
 
 A sentence is `begin`, the pieces of its words, `end`; a word's label scores stand at its first piece. Its tag is the
 best of them or, where `decode` is `sequence`, that of the best sequence that IOB2 allows. Each word is cut into pieces
-by itself, and one that has none becomes `unknown`. Batch and length are free, up to `max_pieces`.
+by itself, and one that has none becomes `unknown`; a word with an unknown piece is cut again, its letters replaced as
+`letters` says. Batch and length are free, up to `max_pieces`.
 """
 
 
@@ -123,12 +126,18 @@ def _write(wrapped: _OneLanguage, tagger: Tagger, folder: Path, language: str, s
         "pad": pieces.pad,
         "unknown": pieces.unknown,
         "max_pieces": tagger.parts.encoder.max_pieces,
+        "letters": pieces.read_as(_every_letter()) if pieces.kin_letters else {},
         "tagger": {"name": name, "method": tagger.method.name, "strategy": strategy, "sources": tagger.parts.sources},
     }
     write_json(folder / "config.json", config)
     shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
     told = {"task": tagger.task.upper(), "language": language, "method": tagger.method.title}
     (folder / "README.md").write_text(README.format(**told, strategy=strategy, name=name), encoding="utf-8")
+
+
+def _every_letter() -> list[str]:
+    """Letters and marks of the Unicode standard."""
+    return [letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter)[0] in "LM"]
 
 
 def _trace(wrapped: _OneLanguage, tagger: Tagger) -> Any:

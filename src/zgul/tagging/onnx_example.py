@@ -16,11 +16,19 @@ class OnnxTagger:
     def __init__(self, folder: Path) -> None:
         self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.letters = str.maketrans(self.config["letters"])
         self.session = InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
 
+    def pieces(self, word: str) -> list[int]:
+        unknown = self.config["unknown"]
+        ids = self.tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False).ids
+        if unknown in ids:  # letters that the vocabulary lacks are read as their kin
+            akin = [word.translate(self.letters)]
+            ids = self.tokenizer.encode(akin, is_pretokenized=True, add_special_tokens=False).ids or ids
+        return ids or [unknown]
+
     def tag(self, words: list[str]) -> list[str]:
-        pieces = self.tokenizer.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
-        rows = [word.ids or [self.config["unknown"]] for word in pieces]
+        rows = [self.pieces(word) for word in words]
         ids = [self.config["begin"], *(piece for row in rows for piece in row), self.config["end"]]
         if len(ids) > self.config["max_pieces"]:
             raise ValueError(f"{len(ids)} pieces, but the model reads {self.config['max_pieces']}: cut the sentence")

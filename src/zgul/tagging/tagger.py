@@ -18,7 +18,6 @@ from textwrap import shorten
 from typing import Any, TypeVar
 
 from zgul.corpora import segment
-from zgul.corpora.encode import PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import Adaptive, EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -194,7 +193,7 @@ def _serving(language: Language, task: str | None) -> tuple[dict[str, Tagger], d
 def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> None:
     """Refuse text of which the encoder knows too little; in the middle of a text only say so."""
     if len(tagger.pieces._type_of) > MAX_TYPES:
-        tagger.pieces = PieceEncoder(tagger.tokenizer, tagger.parts.encoder.max_pieces)
+        tagger.pieces.forget()
     words = [word for sentence in sentences for word in sentence.words if any(map(str.isalpha, word))]
     share = tagger.pieces.unknown_share(words)
     if share <= MAX_UNKNOWN:

@@ -58,6 +58,7 @@ class TrainingConfig:
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     options: MethodOptions = field(default_factory=MethodOptions)
     decode: str = "words"  # how the tagger decodes: each word's best label, or the best "sequence" that IOB2 allows
+    kin_letters: bool = False  # read letters that the encoder does not know as their kin (corpora.letters)
     precision: str = "auto"  # "auto": bf16 on a GPU, float32 elsewhere; "float32", "bfloat16"
     device: str = "auto"
     tensorboard: bool = False

@@ -47,7 +47,8 @@ class Trainer:
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
         self.device = tagger.device
         # the tagger's own encoder of pieces keeps the limit that it will have when it is loaded again
-        self.pieces = PieceEncoder(tagger.tokenizer, min(tagger.parts.encoder.max_pieces, config.max_pieces))
+        most = min(tagger.parts.encoder.max_pieces, config.max_pieces)
+        self.pieces = PieceEncoder(tagger.tokenizer, most, kin_letters=tagger.pieces.kin_letters)
         self.rows = tagger.prepare(tagger.parts.sources, tagger.method.strategies[0])
         self.stepper = Stepper(
             tagger.model,

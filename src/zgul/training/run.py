@@ -247,7 +247,7 @@ def untrained(config: TrainingConfig, labels: Sequence[str]) -> Tagger:
     )
     local = Path(config.encoder)
     tagger.encoder_name = str(local.resolve()) if local.exists() else config.encoder
-    tagger.decode = config.decode
+    tagger.decode, tagger.pieces.kin_letters = config.decode, config.kin_letters
     return tagger
 
 
