@@ -5,8 +5,8 @@
 EM is for languages that the encoder has not seen, and on a plain dev set of a source a tagger is certain. So the dev
 sentences get character noise and regular letter changes (as in scripts/embedded_taggers.py). A shipped tagger reads
 them with EM in its K upper layers at several multiples of its own rate, and the tags after every step are kept: what
-any rule gives and costs follows from them. A rule says K, the multiple, and at most how many steps are taken
-(``Adaptive``). Chosen is the cheapest whose F1 is in no group more than 0.2 below that of full EM (all layers, 10
+any rule gives and costs follows from them. A rule says K, at most how many steps are taken and how far they
+go (``Adaptive``). Chosen is the cheapest whose F1 is in no group more than 0.2 below that of full EM (all layers, 10
 steps, the tagger's own rate), and neither where full EM is one step, as some languages are tuned. With --targets
 the choice is also scored on the test files, which play no part in it.
 
@@ -92,14 +92,14 @@ class Course:
         most = min(own, rule.steps)
         taken = np.full(len(self.gold), most)
         if rule.patience:
-            still, run = self.unchanged(_variant(rule)), np.zeros(len(self.gold), int)
+            still, run = self.unchanged(_variant(rule, own)), np.zeros(len(self.gold), int)
             for step in range(1, most):
                 run = np.where(still[step - 1], run + 1, 0)
                 taken = np.where((run >= rule.patience) & (taken == most), step, taken)
         return np.where(self.entropy < rule.skip_below, 0, taken)
 
     def found(self, rule: Adaptive, own: int) -> NDArray[np.int16]:
-        return self.tags[_variant(rule)][self.steps(rule, own)[self.owner], np.arange(len(self.owner))]
+        return self.tags[_variant(rule, own)][self.steps(rule, own)[self.owner], np.arange(len(self.owner))]
 
     def full(self, own: int) -> NDArray[np.int16]:
         return self.tags[ALL, 1][own]
@@ -120,7 +120,7 @@ class Course:
 
     def passes(self, rule: Adaptive, own: int) -> float:
         """Forward and backward passes a piece; 1 is a forward pass without EM."""
-        share = (rule.layers - 1 + END) / ALL
+        share = ((rule.layers or ALL) - 1 + END) / ALL
         taken = self.steps(rule, own)
         stopped = (taken > 0) & (taken < min(own, rule.steps))  # such a one has had a forward for a step not taken
         return float(((1 + share * (2 * taken + stopped)) * self.pieces).sum() / self.pieces.sum())
@@ -141,8 +141,8 @@ class Course:
             return cls(**told, entropy=held["entropy"], pieces=held["pieces"], tags=tags)
 
 
-def _variant(rule: Adaptive) -> tuple[int, int]:
-    return rule.layers, int(rule.rate)
+def _variant(rule: Adaptive, own: int) -> tuple[int, int]:
+    return rule.layers or ALL, round(rule.longer(own))
 
 
 def _most(layers: int, rate: int) -> int:
@@ -234,10 +234,10 @@ def holds(found: Sequence[Course], rule: Adaptive) -> bool:
 
 def rules() -> list[Adaptive]:
     return [
-        Adaptive(layers, steps, float(rate), skip, patience)
+        Adaptive(layers % ALL, steps, rate * steps / STEPS, skip, patience)
         for layers, rates in RATES.items()
         for rate, steps, skip, patience in itertools.product(rates, FEWER, SKIP, PATIENCE)
-        if patience < steps <= _most(layers, rate)
+        if patience < steps <= _most(layers, rate) and (steps < STEPS or rate == 1)
     ]
 
 
@@ -246,7 +246,7 @@ def choose(found: Sequence[Course]) -> Adaptive:
     return next(rule for rule in sorted(rules(), key=lambda rule: passes(found, rule)) if holds(found, rule))
 
 
-HEADS = ["layers", "steps", "× rate", "skip_below", "patience", "passes", "changes kept"]
+HEADS = ["layers", "steps", "reach", "skip_below", "patience", "passes", "changes kept"]
 
 
 def table(found: Sequence[Course], chosen: Sequence[Adaptive], own: int) -> str:
@@ -254,7 +254,7 @@ def table(found: Sequence[Course], chosen: Sequence[Adaptive], own: int) -> str:
     heads = [*HEADS, *dict.fromkeys(one.group for one in found)]
     rows = []
     for rule in chosen:
-        cells = [f"{value:g}" for value in (rule.layers, rule.steps, rule.rate, rule.skip_below, rule.patience)]
+        cells = [f"{value:g}" for value in (rule.layers or ALL, rule.steps, rule.reach, rule.skip_below, rule.patience)]
         cells += [f"{passes(found, rule, own):.2f}", f"{kept(found, rule, own):.0%}"]
         rows.append([*cells, *(f"{value:+.2f}" for value in losses(found, rule, own).values())])
     lines = [heads, ["---:"] * len(heads), *rows]
@@ -273,9 +273,11 @@ def main(arguments: list[str] | None = None) -> None:
     variants = [(layers, rate) for layers, rates in RATES.items() for rate in rates]
     found = courses(told, "dev", variants, console)
     best = choose(found)
-    full = Adaptive(ALL, STEPS, 1.0, 0.0, 0)
+    full = Adaptive(0, STEPS, 1.0, 0.0, 0)
     near = [replace(full, skip_below=skip) for skip in (0.05, 0.2)] + [replace(full, patience=2)]
-    near += [replace(best, layers=layers, rate=1.0) for layers in RATES] + [replace(best, skip_below=0.0, patience=0)]
+    near += [replace(full, layers=layers) for layers in RATES if layers < ALL]
+    near += [Adaptive(0, steps, rate * steps / STEPS, 0.0, 0) for steps in (1, 2, 3) for rate in RATES[ALL][2:]]
+    near += [replace(best, skip_below=skip) for skip in SKIP[1:]]
     words = sum(len(one.owner) for one in found)
     for own in OWN:
         changed = sum(one.kept(best, own)[1] for one in found)
@@ -283,7 +285,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(table(found, [full, *near, best], own) + "\n")
     print(f"Chosen: {best}" + ("" if best == ADAPTIVE else f"; zgul.tagging.tagger.ADAPTIVE is {ADAPTIVE}"))
     if told.targets:
-        tested = courses(told, "test", [(ALL, 1), _variant(best)], console)
+        tested = courses(told, "test", list({(ALL, 1), *(_variant(best, own) for own in OWN)}), console)
         for own in OWN:
             print(f"\nTest files of the targets, not used for the choice, T = {own}:\n")
             print(table(tested, [full, best], own))

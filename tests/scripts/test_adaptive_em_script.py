@@ -17,7 +17,7 @@ import adaptive_em
 from adaptive_em import ALL, STEPS, Course
 
 RATE = 2.0
-FULL = Adaptive(ALL, STEPS, 1.0, 0.0, 0)
+FULL = Adaptive(0, STEPS, 1.0, 0.0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +30,16 @@ def tagger() -> Tagger:
 @pytest.fixture(scope="module")
 def found(tagger: Tagger) -> Course:
     sentences = MADE.sentences("target", 12)
-    return adaptive_em.course(tagger, "group", "target", sentences, [(ALL, 1), (1, 4), (2, 1)])
+    return adaptive_em.course(tagger, "group", "target", sentences, [(ALL, 1), (ALL, 10), (1, 1), (1, 4), (2, 1)])
 
 
 @pytest.mark.parametrize("own", [STEPS, 1])
 @pytest.mark.parametrize(
-    ("layers", "rate", "steps", "patience"), [(1, 4, 5, 1), (2, 1, 10, 2), (ALL, 1, 3, 0), (ALL, 1, 10, 1)]
+    ("layers", "reach", "steps", "patience"), [(1, 2.0, 5, 1), (2, 1.0, 10, 2), (0, 2.0, 2, 0), (0, 1.0, 10, 1)]
 )
-def test_a_rule_read_off_is_the_rule_run(tagger, found, layers, rate, steps, patience, own) -> None:
+def test_a_rule_read_off_is_the_rule_run(tagger, found, layers, reach, steps, patience, own) -> None:
     skip = float(np.sort(found.entropy)[3:5].mean())
-    rule = Adaptive(layers, steps, float(rate), skip, patience)
+    rule = Adaptive(layers, steps, reach, skip, patience)
     encoded = tagger.pieces.encode(MADE.sentences("target", 12), languages=tagger.prepare(["target"], "em"))
     taken = torch.zeros(12, dtype=torch.long)
     tags = torch.zeros(len(encoded.pieces), dtype=torch.long)
@@ -76,8 +76,11 @@ def test_courses_are_kept(found, tmp_path) -> None:
 
 
 def test_rules_never_do_more_than_a_taggers_own_settings() -> None:
-    rule = Adaptive(layers=2, steps=3, rate=4.0, skip_below=0.1, patience=1)
-    assert rule.of(EMConfig(steps=1, lr=2.0)) == EMConfig(steps=1, lr=8.0, layers=2, skip_below=0.1, patience=1)
-    assert rule.of(EMConfig(steps=10, lr=2.0)).steps == 3 and rule.of(EMConfig(steps=0)).steps == 0
+    rule = Adaptive(layers=2, steps=2, reach=1.5, skip_below=0.1, patience=1)
+    for own in (0, 1, 2):
+        settings = EMConfig(steps=own, lr=2.0)
+        assert rule.of(settings) == replace(settings, layers=2, skip_below=0.1, patience=1)
+    fewer = rule.of(EMConfig(steps=10, lr=2.0))
+    assert (fewer.steps, fewer.lr) == (2, 15.0), "two steps that go as far as fifteen"
     own = EMConfig(steps=9, patience=2)
     assert rule.of(own) is own, "settings that are not exact themselves stay"

@@ -76,11 +76,11 @@ class EMConfig:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """A rule that makes EM cheaper: never more than a tagger's own settings, but for the rate."""
+    """A rule that makes EM cheaper, never doing more than a tagger's own settings."""
 
     layers: int
-    steps: int  # at most
-    rate: float  # times the tagger's own: fewer layers and steps have to go further
+    steps: int  # at most; where they are fewer than the tagger's own, each goes further
+    reach: float  # how far they then go together, in steps of the tagger's own
     skip_below: float
     patience: int
 
@@ -91,11 +91,15 @@ class Adaptive:
         return replace(
             config,
             steps=min(config.steps, self.steps),
-            lr=config.lr * self.rate,
+            lr=config.lr * self.longer(config.steps),
             layers=self.layers,
             skip_below=self.skip_below,
             patience=self.patience,
         )
+
+    def longer(self, steps: int) -> float:
+        """How many times its own rate a tagger takes that was tuned to so many steps."""
+        return self.reach * steps / self.steps if steps > self.steps else 1.0
 
 
 @dataclass

@@ -30,7 +30,7 @@ FIRST_WINDOW, WINDOW = 64, 4096  # words
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 MAX_TYPES = 50_000  # word types remembered as pieces, some 15 MB
 BOTH = "both"
-ADAPTIVE = Adaptive(layers=12, steps=10, rate=1.0, skip_below=0.05, patience=0)  # chosen by scripts/adaptive_em.py
+ADAPTIVE = Adaptive(layers=0, steps=1, reach=2.0, skip_below=0.3, patience=0)  # chosen by scripts/adaptive_em.py
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
