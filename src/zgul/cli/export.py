@@ -40,7 +40,7 @@ def export(
         raise ZgulError("an ONNX file has one task: --task pos or --task ner")
     console = Console(stderr=True, highlight=False)
     with console.status("Exporting…"):
-        text_tagger = load(lang, task, model=model)
+        text_tagger = load(lang, task, model=model, adaptive=False)
         ((name, tagger),) = text_tagger.taggers.items()
         from zgul.tagging.onnx import export_onnx
 
