@@ -157,15 +157,29 @@ def ratios(times: dict[str, Times], above: str, below: str) -> list[float]:
 
 def assert_same(name: str, ours: Tensor, theirs: Tensor, tolerance: float) -> str:
     """Refuse to go on where numbers differ by more than this share of their size; says how far apart they are."""
+    far = _apart(name, ours, theirs)
+    if not far <= tolerance:
+        raise Unequal(f"{name}: {far:.1e} apart (of the largest number), {tolerance:.0e} allowed")
+    return f"{name}: {far:.1e} apart, {tolerance:.0e} allowed"
+
+
+def assert_as_exact(name: str, ours: Tensor, theirs: Tensor, exact: Tensor) -> str:
+    """For rounded numbers: refuse to go on where ours are further from the exact ones than theirs, by half again."""
+    far, their = _apart(name, ours, exact), _apart(name, theirs, exact)
+    told = f"{name}: from the result in fp32 ours is {far:.1e} apart, theirs {their:.1e}"
+    if not far <= 1.5 * their:
+        raise Unequal(told)
+    return told
+
+
+def _apart(name: str, ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference as a share of the largest number."""
     ours, theirs = ours.double().cpu(), theirs.double().cpu()
     if ours.shape != theirs.shape:
         raise Unequal(f"{name}: {list(ours.shape)} against {list(theirs.shape)}")
     if not torch.isfinite(ours).all() or not torch.isfinite(theirs).all():
         raise Unequal(f"{name}: not all numbers are finite")
-    apart = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
-    if not apart <= tolerance:
-        raise Unequal(f"{name}: {apart:.1e} apart (of the largest number), {tolerance:.0e} allowed")
-    return f"{name}: {apart:.1e} apart, {tolerance:.0e} allowed"
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12))
 
 
 def assert_same_tags(name: str, ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]) -> str:

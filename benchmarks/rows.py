@@ -25,6 +25,7 @@ from benchmarks.harness import (
     Timed,
     Times,
     Unequal,
+    assert_as_exact,
     assert_same,
     assert_same_tags,
     clock,
@@ -158,8 +159,8 @@ def forward(context: Context, dtype: torch.dtype = torch.float32) -> list[Result
     model, encoder = made.tagger.model, made.tagger.parts.encoder
     fused = StackFuse(encoder, made.adapters, made.weighting, made.task).to(context.device, dtype).eval()
     with torch.no_grad():
-        ours, theirs = model(batch), fused(batch)
-        peer.compared = assert_same("hidden states against our Stack(Fuse)", ours, theirs, TOLERANCE[dtype])
+        ours, compare = model(batch), _comparison(fused, batch, dtype)
+        peer.compared = compare("hidden states against our Stack(Fuse)", ours, fused(batch))
         contestants: dict[str, Callable[[], object]] = {
             "zgul": lambda: model(batch),
             "Stack(Fuse), ours": lambda: fused(batch),
@@ -170,7 +171,7 @@ def forward(context: Context, dtype: torch.dtype = torch.float32) -> list[Result
         try:
             with adapters_process(fused, batch, dtype) as process:
                 against = process.version
-                peer.compared += "; " + assert_same("against `adapters`", ours, process.hidden(), TOLERANCE[dtype])
+                peer.compared += "; " + compare("against `adapters`", ours, process.hidden())
                 contestants[against] = Timed(process.seconds)
                 times = interleave(contestants, sizes.rounds, clock=clock)
         except NotMeasured as error:
@@ -208,7 +209,8 @@ def count(context: Context, dtype: torch.dtype = torch.float32) -> Result:
         for n in (2, 16):
             own = made[n]
             fused = StackFuse(encoder, own.adapters, own.weighting, own.task).to(context.device, dtype)
-            checks.append(assert_same(f"N = {n}", own.tagger.model(batch), fused(batch), TOLERANCE[dtype]))
+            compare = _comparison(fused, batch, dtype)
+            checks.append(compare(f"N = {n}", own.tagger.model(batch), fused(batch)))
             del fused
         result.compared = "; ".join(checks)
         contestants: dict[str, Callable[[], object]] = {
@@ -794,6 +796,15 @@ def _encode_only(tagger: Tagger, sentences: Iterable[Any], tokens: int) -> None:
 def _lengths(tagger: Tagger, sentences: list[Any]) -> list[int]:
     rows = dict.fromkeys([str(sentence.language) for sentence in sentences], 0)
     return [int(n) + 2 for n in tagger.pieces.encode(sentences, languages=rows).lengths]
+
+
+def _comparison(fused: StackFuse, batch: Batch, dtype: torch.dtype) -> Callable[[str, Tensor, Tensor], str]:
+    """How two results are compared: in fp32 with each other, in bf16 both with what the same weights give in fp32."""
+    if dtype == torch.float32:
+        return partial(assert_same, tolerance=TOLERANCE[dtype])
+    exact = fused.float()(batch)
+    fused.to(dtype)
+    return partial(assert_as_exact, exact=exact)
 
 
 def _on_device(made: RandomModel, device: torch.device, dtype: torch.dtype) -> RandomModel:

@@ -155,7 +155,7 @@ def random_model(shape: dict[str, int], count: int) -> RandomModel:
 
     So the result is that of AdapterFusion and can be compared with it, while nothing is left out of the work.
     """
-    encoder = Encoder(random_bert(**shape))
+    encoder = Encoder(random_bert(**shape).to("cpu", torch.float32))  # another row may have moved it
     torch.manual_seed(1)
     languages = [f"language{n}" for n in range(count)]
     adapters = [LanguageAdapter.new(language, encoder.width, encoder.depth) for language in languages]

@@ -9,6 +9,7 @@ from benchmarks.harness import (
     Timed,
     Times,
     Unequal,
+    assert_as_exact,
     assert_same,
     assert_same_tags,
     clock,
@@ -16,7 +17,7 @@ from benchmarks.harness import (
     machine,
     ratios,
 )
-from benchmarks.setup import CPU, Context, choose
+from benchmarks.setup import CPU, Context, choose, random_bert, random_model
 
 from benchmarks import rows
 from zgul.corpora.sentence import Sentence
@@ -53,6 +54,20 @@ def test_numbers_that_differ_are_refused():
         assert_same("x", numbers, torch.tensor([1.0, torch.nan]), 1e9)
     with pytest.raises(Unequal, match="against"):
         assert_same("x", numbers, numbers[:1], 1e9)
+
+
+def test_rounded_numbers_may_not_be_further_from_the_exact_ones_than_theirs():
+    exact = torch.tensor([1.0, 2.0])
+    assert "ours is 5.0e-03 apart, theirs 1.0e-02" in assert_as_exact("it", exact + 0.01, exact + 0.02, exact)
+    with pytest.raises(Unequal, match=r"ours is 5\.0e-02 apart, theirs 1\.0e-02"):
+        assert_as_exact("it", exact + 0.1, exact + 0.02, exact)
+
+
+def test_a_random_model_is_the_same_wherever_the_encoder_was_before():
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    random_bert(**shape).to(torch.bfloat16)
+    made = random_model(shape, 2)
+    assert {value.dtype for value in made.tagger.model.parameters()} == {torch.float32}
 
 
 def test_a_single_tag_that_differs_is_refused():
