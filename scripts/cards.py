@@ -20,6 +20,7 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import strange_dev
 from scores import GOALS, GROUP_OF, PAPER, PAPER_AVERAGES, RESULTS, ROOT, markdown
 from ship import SHIPPED, results, shipped_bits
 
@@ -244,6 +245,10 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
         f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; no target data in training",
         f"folded, {card.bits} bits, {card.size / 1e6:.1f} MB",
     ]
+    if card.config.get("decode") == "sequence":
+        facts.append("its tags are the most probable sequence that IOB2 allows")
+    if card.config.get("kin_letters"):
+        facts.append("letters that the encoder does not know are read as their kin by the Unicode standard")
     if card.config["about"].get("em"):
         facts.append(
             f"EM settings by {card.config['about']['em']['by']}; EM that did not raise F1 there is switched off"
@@ -475,19 +480,25 @@ def search_rows(recorded: Recorded) -> list[list[str]]:
     return sorted(rows, key=lambda row: row[:4])
 
 
-NOISE_RUNS = {"african-ner": "z-s-r16", "african-ner-light": "z-light-r16", "african-ner-none": ""}
+AFRICAN_RUNS = {  # trainings of the African tagger, and the leave-one-out runs under the same settings
+    "african-ner": "z-s-r16-e12",
+    "african-ner-seed1": "z-s-r16-e12",
+    "african-ner-6-epochs": "z-s-r16-again",
+    "african-ner-light": "",
+    "african-ner-none": "",
+}
 
 
-def noise_rows(recorded: Recorded) -> list[list[str]]:
-    """The African tagger under three levels of noise: the sources' dev sets, sources left out, the targets."""
+def african_rows(recorded: Recorded) -> list[list[str]]:
+    """Trainings of the African tagger: the sources' dev sets, sources left out, the targets."""
     path = recorded.folder / "loso.jsonl"
     left_out = results(path) if path.is_file() else {}
     rows = []
-    for name, variant in NOISE_RUNS.items():
+    for name, variant in AFRICAN_RUNS.items():
         if run := recorded.runs.get(name):
-            noise = run["config"]["noise"]
+            config = run["config"]
+            noise = config["noise"]
             said = f"{noise['words']:.0%} of the words of {noise['sentences']:.0%}" if noise["sentences"] else "none"
-            dev = max(run["dev_f1"])
             sources = [
                 left_out.get(f"{variant}:african-{source}", {}).get("f1", {}).get(f"{source}/train/plain")
                 for source in ("sw", "wo")
@@ -497,11 +508,13 @@ def noise_rows(recorded: Recorded) -> list[list[str]]:
                 average(f1.get(f"{target}/test/{kind}") for target in GROUPS["african"].targets)
                 for kind in ("plain", "em")
             ]
-            rows.append([f"`{name}`", said, *(figure(value, ".2f") for value in (dev, *sources, *targets))])
+            told = [f"`{name}`", said, config.get("decode", "words"), str(config["epochs"]), str(config["seed"])]
+            rows.append([*told, *(figure(value, ".2f") for value in (max(run["dev_f1"]), *sources, *targets))])
     return rows
 
 
-NOISE_HEADS = ["run", "noise", "sources' dev", "Swahili left out", "Wolof left out", "targets, no EM", "targets, EM"]
+AFRICAN_HEADS = ["run", "noise", "decoding of the targets", "epochs", "seed", "sources' dev", "Swahili left out"]
+AFRICAN_HEADS += ["Wolof left out", "targets, no EM", "targets, EM"]
 
 
 def blocks(cards: list[Card], recorded: Recorded) -> dict[str, Callable[[], str]]:
@@ -517,7 +530,8 @@ def blocks(cards: list[Card], recorded: Recorded) -> dict[str, Callable[[], str]
         "search": lambda: markdown(
             ["group", "left out", "run", "scored on", "as it is", "noised", "shifted"], search_rows(recorded), words=4
         ),
-        "noise": lambda: markdown(NOISE_HEADS, noise_rows(recorded), words=2),
+        "choice": lambda: strange_dev.table(read_json(recorded.folder / "choice.json")["f1"]),
+        "african": lambda: markdown(AFRICAN_HEADS, african_rows(recorded), words=3),
         "provenance": lambda: bullets(
             f"{name}: {entry['date']}, commit {entry['commit']}, {entry['machine']}, seed {entry['seed']}; "
             f"`{entry['command']}`" + (f". {entry['note']}" if "note" in entry else "")

@@ -22,6 +22,7 @@ import embedded_adapters
 import embedded_taggers
 import recipe
 import ship
+import strange_dev
 
 MADE: Family = family(0, n_languages=4)
 ENTITIES = {"NOUN": "B-PER", "ADJ": "B-LOC", "ADV": "B-ORG"}
@@ -99,6 +100,19 @@ def test_a_tagger_is_saved_and_scored_in_every_form_asked_for(run: Path, tmp_pat
     for bits, folder in ((9, "taggers"), (16, "taggers-16bit"), (32, "taggers-32bit")):
         assert result["bytes"][str(bits)] == (tmp_path / folder / "small" / "model.safetensors").stat().st_size
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_taggers_are_compared_on_dev_sets_made_strange(run: Path, tmp_path: Path, capsys) -> None:
+    folders = [str(run / "run" / "taggers" / name) for name in ("germanic-pos", "all-pos")]
+    places = {"--data": run / "data", "--encoder": run / "encoder", "--output": tmp_path / "choice.json"}
+    places["--adapters"] = run / "run" / "adapters-mixed.safetensors"
+    strange_dev.main(["germanic", *folders, *(str(text) for place in places.items() for text in place)])
+    found = json.loads((tmp_path / "choice.json").read_text())["f1"]
+    means = {name: strange_dev.whole(forms) for name, forms in found.items()}
+    best = max(means, key=means.__getitem__)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "| tagger | as it is | noised | shifted | mean |"
+    assert printed[2].startswith(f"| `{best}` |") and printed[2].endswith(f"| {means[best]:.2f} |")
 
 
 def test_the_plan_compares_every_group_with_sft_under_the_same_treatment() -> None:
