@@ -1,5 +1,5 @@
 # make tag      install and tag a sample of two languages that the encoder has never seen
-# make test     install and run the tests
+# make test     install and run the tests (WORKERS=processes side by side)
 # make lint     check style, format and types
 # make format   mend style and format where that can be done by itself
 # make scores   F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
@@ -16,6 +16,7 @@ DEV    := $(VENV)/.dev-ready
 ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help tag test lint format scores bench recipe oracle clean
@@ -44,7 +45,7 @@ tag: $(READY)
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
 test: $(DEV)
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 
 lint: $(DEV)
 	$(BIN)/ruff check .
