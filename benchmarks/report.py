@@ -12,6 +12,7 @@ from zgul.tensors import write_json
 
 Stored = dict[str, Any]
 TITLES = {"cpu": "CPU", "cuda": "GPU"}
+NOTES = "misses.md"
 
 
 def store(folder: Path, machine: Machine, results: list[Result], name: str) -> Path:
@@ -123,7 +124,7 @@ def write_page(folder: Path, page: Path) -> Path:
         "# Performance",
         "",
         "Written by `python -m benchmarks --report` from the results in "
-        "[`docs/results/performance`](results/performance); not by hand.",
+        "[`docs/results/performance`](results/performance); only the last section, on the misses, is by hand.",
         "",
         "Every row compares outputs first and is not timed where they differ. Contestants take turns, in rounds; a "
         "ratio is the median of the rounds' ratios, the spread is the smallest and the largest. `make bench` repeats "
@@ -135,6 +136,8 @@ def write_page(folder: Path, page: Path) -> Path:
         if (folder / f"{name}.svg").is_file():
             lines += [f"![Measured against target]({_relative(folder, page)}/{name}.svg)", ""]
         lines += [section(results), ""]
+    if (folder / NOTES).is_file():  # what people have to say of the misses
+        lines.append((folder / NOTES).read_text(encoding="utf-8"))
     with atomic_write(page) as file:
         file.write("\n".join(lines).rstrip() + "\n")
     return page

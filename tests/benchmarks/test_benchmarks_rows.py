@@ -77,7 +77,9 @@ def test_the_page_is_written_from_the_stored_results_of_each_machine(tmp_path):
     folder = tmp_path / "results"
     report.store(folder, MACHINE, results(), "cpu")
     report.store(folder, MACHINE, results()[:1], "cuda")
+    (folder / "misses.md").write_text("## Missed\n")
     page = report.write_page(folder, tmp_path / "performance.md").read_text()
+    assert page.endswith("## Missed\n")
     assert page.index("## CPU") < page.index("## GPU") and page.count("**20.2×**") == 2
     with pytest.raises(SystemExit, match="measure first"):
         report.write_page(tmp_path / "nothing", tmp_path / "performance.md")
