@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zgul.precision import multiplies_bf16
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -214,7 +216,7 @@ def machine(device: torch.device, *, size: int | None = None) -> Machine:
     say("measuring the machine")
     on_gpu = device.type == "cuda"
     size = size or (8192 if on_gpu else 1536)
-    formats = [torch.float32, torch.bfloat16] if on_gpu else [torch.float32]
+    formats = [torch.float32, torch.bfloat16] if on_gpu or multiplies_bf16() else [torch.float32]
     speeds = {}
     for dtype in formats:
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))

@@ -51,7 +51,7 @@ from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.languages import GROUPS
 from zgul.methods import MethodOptions
 from zgul.methods.tagger import Tagger
-from zgul.precision import autocast
+from zgul.precision import autocast, multiplies_bf16
 from zgul.tagging.tagger import WINDOW, adapted
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 6e-2}  # of the largest number, after all layers
@@ -74,9 +74,7 @@ def em(context: Context, precision: str = "float32") -> Result:
     release = Release(tagger)
 
     def ours(sentences: list[Any], precision: str = precision) -> list[list[str]]:
-        tagger.precision = precision
-        found = tagger.predict(sentences, strategy="em", em=EM, max_tokens=sizes.tokens)
-        tagger.precision = "auto"
+        found = tagger.using(precision=precision).predict(sentences, strategy="em", em=EM, max_tokens=sizes.tokens)
         return [prediction.tags for prediction in found]
 
     slow = list(release.tag(sample, EM.steps, EM.lr))
@@ -135,6 +133,35 @@ def assert_close_tags(sentences: list[Any], ours: list[list[str]], exact: list[l
     if same < 0.99 or f1[0] < f1[1] - 0.2:
         raise Unequal(told)
     return told
+
+
+def tag_bf16(context: Context) -> Result:
+    """Tagging in bf16 against tagging in fp32: what `zgul tag --precision bfloat16` is worth."""
+    result = Result(
+        "tag-bf16",
+        "tagging without EM in bf16, Faroese test file, embedded encoder",
+        "the same in fp32",
+        "faster",
+    )
+    tagger = context.tagger("germanic-pos")
+    sentences = context.sentences("pos", "fo", limit=0 if context.full else context.sizes.em_sentences)
+
+    def tag(precision: str) -> list[list[str]]:
+        found = tagger.using(precision=precision).predict(sentences, strategy="plain", max_tokens=context.sizes.tokens)
+        return [prediction.tags for prediction in found]
+
+    result.compared = assert_close_tags(sentences, tag("bfloat16"), tag("float32"))
+    times = result.times = interleave(
+        {"fp32": lambda: tag("float32"), "bf16": lambda: tag("bfloat16")}, context.sizes.rounds, warm=0
+    )
+    result.judge(ratios(times, "fp32", "bf16"), lambda value: value > 1)
+    result.floor = context.machine.floor(
+        counting.forward_flops(counting.Shape.of(tagger.model), _lengths(tagger, sentences)),
+        counting.weight_bytes(tagger.model),
+        times["bf16"].median,
+        torch.bfloat16,
+    )
+    return result
 
 
 def forward(context: Context, dtype: torch.dtype = torch.float32) -> list[Result]:
@@ -706,16 +733,19 @@ class Row:
 ROWS: dict[str, Row] = {
     "em": Row(em, "EM tagging, T = 10, Faroese test file", "the release's procedure"),
     "em-bf16": Row(
-        lambda context: em(_gpu(context), "bfloat16"), "the same in bf16", "the release's procedure in fp32"
+        lambda context: em(_in_bf16(context), "bfloat16"), "the same in bf16", "the release's procedure in fp32"
+    ),
+    "tag-bf16": Row(
+        lambda context: tag_bf16(_in_bf16(context)), "tagging without EM in bf16, Faroese test file", "the same in fp32"
     ),
     "forward": Row(forward, "ZGUL forward without EM, N = 4, mBERT shape", "`adapters` 1.3.0, and the plain encoder"),
     "forward-bf16": Row(
-        lambda context: forward(_gpu(context), torch.bfloat16),
+        lambda context: forward(_in_bf16(context), torch.bfloat16),
         "the same in bf16",
         "`adapters` 1.3.0, the plain encoder",
     ),
     "count": Row(count, "N = 2, 4, 8, 16 adapters", "N = 2"),
-    "count-bf16": Row(lambda context: count(_gpu(context), torch.bfloat16), "the same in bf16", "N = 2"),
+    "count-bf16": Row(lambda context: count(_in_bf16(context), torch.bfloat16), "the same in bf16", "N = 2"),
     "adaptive": Row(adaptive, "adaptive EM, 15 test files, as `zgul tag` does it", "the plain encoder"),
     "adaptive-t10": Row(
         lambda context: adaptive(context, 10),
@@ -764,9 +794,9 @@ def run(
 # --- helpers
 
 
-def _gpu(context: Context) -> Context:
-    if context.device.type != "cuda":
-        raise NotMeasured("bf16 is for GPUs; these CPUs compute in fp32")
+def _in_bf16(context: Context) -> Context:
+    if context.device.type == "cpu" and not multiplies_bf16():
+        raise NotMeasured("this CPU does not multiply in bf16")
     return context
 
 

@@ -37,9 +37,18 @@ def test_the_rows_on_one_forward_pass(context):
 
 
 def test_rows_without_data_say_so(context):
-    names = ["em", "em-bf16", "adaptive", "training", "stream", "forward-bf16"]
+    names = ["em", "em-bf16", "tag-bf16", "adaptive", "training", "stream"]
     for result in rows.run(replace(context, encoder="nowhere.q4.safetensors"), names):
         assert result.value is None and result.reason.startswith("not measured: ")
+
+
+def test_bf16_is_measured_where_the_cpu_has_it(context, monkeypatch):
+    monkeypatch.setattr(rows, "multiplies_bf16", lambda: False)
+    assert rows.run(context, ["forward-bf16"])[0].reason == "not measured: this CPU does not multiply in bf16"
+    monkeypatch.setattr(rows, "multiplies_bf16", lambda: True)
+    machine = replace(MACHINE, flops=MACHINE.flops | {"bfloat16": 2e9})
+    peer, plain = rows.run(replace(context, machine=machine), ["forward-bf16"])
+    assert "from the result in fp32 ours is" in peer.compared and plain.value > 0
 
 
 def results() -> list[Result]:

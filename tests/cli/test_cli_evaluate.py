@@ -150,6 +150,7 @@ def test_untagged_sentences_are_left_out(place, tmp_path):
         (["--model", "{place}/zgul", "--data", "{place}/data", "--split", "dav"], "has the splits: dev test"),
         (["--data", "{place}/data"], "--task pos or --task ner"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--decode", "crf"], "decode is one of words, sequence"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--precision", "half"], "precision is one of auto"),
     ],
 )
 def test_mistakes_are_named(place, arguments, message):

@@ -36,6 +36,16 @@ def test_tags_are_those_of_the_tagger_itself(taggers: Path) -> None:
         np.testing.assert_allclose(sentence.probabilities, prediction.probabilities, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:this CPU has no products")
+def test_bf16_is_nearly_the_same_and_stays_with_who_asked_for_it() -> None:
+    rough, exact = (zgul.load("fo", "pos", em=False, precision=name) for name in ("bfloat16", "float32"))
+    ours, theirs = (np.concatenate([s.probabilities for s in tagger.tag(TEXT)]) for tagger in (rough, exact))
+    assert 0 < np.abs(ours - theirs).mean() < 0.02
+    assert rough.taggers["pos"].model is exact.taggers["pos"].model, "the weights are held once"
+    with pytest.raises(ZgulError, match="precision is one of"):
+        zgul.load("fo", "pos", precision="half")
+
+
 def test_offsets_are_places_in_the_text_given() -> None:
     document = zgul.load("luo", "ner").tag(TEXT)
     assert document.text == TEXT

@@ -50,6 +50,7 @@ def evaluate(
         str | None, typer.Option(help="words or sequence (the best that IOB2 allows), instead of the tagger's own.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16 as in zgul tag.")] = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, scores as percentages.")] = False,
 ) -> None:
     """Score a tagger on labelled text: seqeval F1 as the paper uses it, accuracy, every class.
@@ -72,12 +73,8 @@ def evaluate(
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
     if not data.exists():  # before the seconds that loading a tagger takes
         raise ZgulError(f"{data}: no such file")
-    if decode is not None:
-        from zgul.methods.decode import check_decoding
-
-        check_decoding(decode)
     tagger, name = _tagger(model, language, task, device)
-    tagger.decode = decode or tagger.decode
+    tagger = tagger.using(precision=precision, decode=decode)
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
     settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
     if adaptive is None:
@@ -110,6 +107,7 @@ def evaluate(
                 lang=language,
                 task=tagger.task,
                 decode=tagger.decode,
+                precision=tagger.precision,
                 em=asdict(settings) if settings else None,
             )
         )

@@ -67,6 +67,9 @@ def tag(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with --output where it was broken off.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    precision: Annotated[
+        str, typer.Option(help="float32, or bfloat16: faster on CPUs and GPUs that have it, nearly the same tags.")
+    ] = "float32",
 ) -> None:
     """Tag text: parts of speech, named entities, or both.
 
@@ -109,6 +112,7 @@ def tag(
             adaptive=adaptive,
             weights=weights,
             device=device,
+            precision=precision,
         )
     if form == "terminal":
         _show(tagger, items)

@@ -6,6 +6,7 @@ language adapters, unless they ship with the package) and, on request, ``encoder
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError
 from zgul.methods import Method, MethodOptions, Parts, method
 from zgul.methods.decode import check_decoding, decoder
-from zgul.precision import autocast
+from zgul.precision import autocast, check_precision
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 FORMAT = 1
@@ -108,6 +109,13 @@ class Tagger:
     def to(self, device: torch.device | str) -> Tagger:
         self.model.to(device)
         return self
+
+    def using(self, *, precision: str | None = None, decode: str | None = None) -> Tagger:
+        """The same weights, used in another way. Shipped taggers are loaded once, for all who use them."""
+        other = copy.copy(self)
+        other.precision = check_precision(precision or self.precision, self.device)
+        other.decode = check_decoding(decode or self.decode)
+        return other
 
     def prepare(self, languages: Sequence[str], strategy: str | None = None) -> dict[str, int]:
         """Make the model ready for these languages; gives their rows."""

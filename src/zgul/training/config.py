@@ -10,7 +10,7 @@ from typing import Any
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
 from zgul.methods.decode import check_decoding
-from zgul.precision import PRECISIONS
+from zgul.precision import check_precision
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ class TrainingConfig:
             raise ZgulError(f"task is pos or ner, not {self.task!r}")
         if self.select not in ("best", "last"):
             raise ZgulError(f"select is best or last, not {self.select!r}")
-        if self.precision not in PRECISIONS:
-            raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        check_precision(self.precision)
         check_decoding(self.decode)
         if self.em_by not in ("source", "loso", "target"):
             raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
