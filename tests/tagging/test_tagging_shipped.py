@@ -34,6 +34,16 @@ def test_a_language_outside_every_group_comes_with_a_warning(taggers: Path) -> N
     assert "rests on English, Icelandic, German, Russian, Czech" in served.warning
 
 
+@pytest.mark.parametrize("task", ["pos", "ner"])
+def test_where_several_groups_are_equally_near_none_of_them_serves(taggers: Path, task: str) -> None:
+    for code in ("fr", "br", "el"):
+        served = shipped.serving(code, task)
+        assert served.name == f"all-{task}" and served.warning is not None
+        assert "shares only Indo-European with several groups" in served.warning
+    assert shipped.serving("lt", "pos").name == "slavic-pos"  # Balto-Slavic
+    assert shipped.serving("nl", "pos").warning is None
+
+
 def test_taggers_are_loaded_once_and_read_the_shipped_bank(taggers: Path) -> None:
     tagger = shipped.tagger("gsw", "pos")
     assert tagger is shipped.tagger("fo", "pos")

@@ -279,7 +279,7 @@ def _served_by(facts: dict[str, Any]) -> list[tuple[str, str]]:
         note = tagger["reason"] if tagger["installed"] else f"{tagger['reason']} (not installed)"
         rows.append((TASKS[tagger["task"]], f"{tagger['name']}: {note}"))
     if any(tagger["warning"] for tagger in facts["taggers"]):
-        rows.append(("", "expect little: nothing that these taggers learnt from is related"))
+        rows.append(("", "expect little: nothing that these taggers learnt from is closely related"))
     return rows
 
 

@@ -33,6 +33,7 @@ class Assignment:
     group: Group | None
     neighbour: str | None  # code of the source that decided
     reason: str
+    alone: bool = True  # False where other groups are as near by family, and syntax broke the tie
 
 
 GROUPS: dict[str, Group] = {
@@ -89,9 +90,9 @@ def explain_group(target: str | Language) -> Assignment:
     family = target.family[depth - 1]
     if english_is_nearer:
         reason = f"after English, which is in every group, it shares {family} with {find(source)}"
-    else:
-        reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
-    return Assignment(GROUPS[name], source, reason)
+        return Assignment(GROUPS[name], source, reason)
+    reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
+    return Assignment(GROUPS[name], source, reason, alone=False)
 
 
 def _why_not_family(target: Language, depth: int, english_is_nearer: bool) -> str:

@@ -48,7 +48,10 @@ def names() -> list[str]:
 
 
 def serving(lang: str | Language, task: str) -> Served:
-    """Which tagger serves a language: its group's, if that group has this task, else the one over all sources."""
+    """Which tagger serves a language: its group's, if that group has this task, else the one over all sources.
+
+    Where several groups are equally near (French, Breton, Greek) none fits: the one over all sources, with a warning.
+    """
     check_task(task)
     language = find(lang)
     assignment = explain_group(language)
@@ -61,6 +64,14 @@ def serving(lang: str | Language, task: str) -> Served:
             f'The tagger "{general}" rests on {_rests_on(general)} alone; check its tags before you rely on them.'
         )
         return Served(general, task, None, reason, warning)
+    if not assignment.alone:
+        distant = assignment.reason.partition(";")[0]
+        reason = f"it {distant}, so none of them fits; this one rests on {_rests_on(general)}"
+        warning = (
+            f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}. "
+            f'The tagger "{general}" rests on {_rests_on(general)}; check its tags before you rely on them.'
+        )
+        return Served(general, task, group.name, reason, warning)
     if group.task == task:
         return Served(f"{group.name}-{task}", task, group.name, f"{group.name}: {assignment.reason}")
     reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {_rests_on(general)}"
