@@ -3,6 +3,7 @@
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from zgul.evaluation import format_scores, scores, to_json
@@ -32,4 +33,6 @@ def test_json() -> None:
         "f1", "accuracy", "precision", "recall", "per_class", "sentences", "words", "seconds",
     }  # fmt: skip
     assert data["f1"] == RESULT.f1 and data["seconds"] == 0.5
+    with pytest.raises(ValueError, match="names already: precision"):
+        to_json(RESULT, precision="float32")
     assert data["per_class"]["VERB"] == {"f1": 0, "precision": 0, "recall": 0, "support": 1}

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,12 +38,18 @@ def evaluate(
     em: Annotated[bool, typer.Option("--em/--no-em", help="Minimise entropy, where the method does.")] = True,
     em_steps: Annotated[int | None, typer.Option(min=0, help="EM steps instead of the tagger's own.")] = None,
     em_lr: Annotated[float | None, typer.Option(min=0, help="EM learning rate instead of the tagger's own.")] = None,
+    em_start: Annotated[
+        str | None, typer.Option(help="scores, or probabilities as the authors' release starts (a softmax twice).")
+    ] = None,
+    em_positions: Annotated[
+        str | None, typer.Option(help="words, or all positions as in the release, padding and specials included.")
+    ] = None,
     adaptive: Annotated[
         bool | None,
         typer.Option(
             "--adaptive/--full-em",
             help="EM at a fraction of its work, as zgul tag does it, or as in the paper [default: adaptive for shipped "
-            "taggers, unless steps or rate are given].",
+            "taggers, unless anything else of EM is given].",
         ),
     ] = None,
     decode: Annotated[
@@ -76,9 +82,11 @@ def evaluate(
     tagger, name = _tagger(model, language, task, device)
     tagger = tagger.using(precision=precision, decode=decode)
     chosen = tagger.method.check_strategy(strategy or tagger.strategy)
-    settings = _em_settings(tagger, language, chosen, em=em, steps=em_steps, rate=em_lr)
+    told = {"steps": em_steps, "lr": em_lr, "start": em_start, "positions": em_positions}
+    asked = {name: value for name, value in told.items() if value is not None}
+    settings = _em_settings(tagger, language, chosen, em=em, asked=asked)
     if adaptive is None:
-        adaptive = _is_shipped(model) and em_steps is None and em_lr is None
+        adaptive = _is_shipped(model) and not asked
     if settings is not None and adaptive:
         from zgul.tagging.tagger import adapted
 
@@ -107,19 +115,19 @@ def evaluate(
                 lang=language,
                 task=tagger.task,
                 decode=tagger.decode,
-                precision=tagger.precision,
+                computed_in=tagger.precision,  # "precision" is a score
                 em=asdict(settings) if settings else None,
             )
         )
         return
     from rich.console import Console
 
-    told = f"EM: {_told(settings)}" if settings and settings.steps else "without EM"
+    how = f"EM: {_told(settings)}" if settings and settings.steps else "without EM"
     console = Console(highlight=False)
     console.print(
         format_scores(result, f"{tagger.method.title} ({chosen}), {tagger.task.upper()}, {find(lang)}: {name}")
     )
-    console.print(f"{told}; {seconds:.1f} seconds, {result.words / max(seconds, 1e-9):,.0f} words a second")
+    console.print(f"{how}; {seconds:.1f} seconds, {result.words / max(seconds, 1e-9):,.0f} words a second")
 
 
 def _tagger(model: str | None, language: str, task: str | None, device: str) -> tuple[Tagger, str]:
@@ -145,6 +153,8 @@ def _told(settings: EMConfig) -> str:
     less = [f"the {settings.layers} upper layers"] if settings.layers else []
     less += [f"sentences of at least {settings.skip_below:g} nats a word"] if settings.skip_below else []
     less += [f"until the tags stay for {settings.patience}"] if settings.patience else []
+    less += [f"from {settings.start}"] if settings.start != "scores" else []
+    less += ["over all positions"] if settings.positions == "all" else []
     most = "at most " if settings.adaptive else ""
     return ", ".join([f"{most}{settings.steps} steps, rate {settings.lr:g}", *less])
 
@@ -153,18 +163,16 @@ def _is_shipped(model: str | None) -> bool:
     return model is None or not (Path(model) / "config.json").is_file()
 
 
-def _em_settings(
-    tagger: Tagger, language: str, strategy: str, *, em: bool, steps: int | None, rate: float | None
-) -> EMConfig | None:
+def _em_settings(tagger: Tagger, language: str, strategy: str, *, em: bool, asked: dict[str, Any]) -> EMConfig | None:
     """The tagger's own settings for the language, but for what was asked otherwise; None where there is no EM."""
     own = tagger.em_for(language, strategy)
     if own is None:
-        if steps is not None or rate is not None:
+        if asked:
             raise ZgulError(f"the strategy {strategy!r} of {tagger.method.title} has no EM; see zgul methods")
         return None
     if not em:
         return replace(own, steps=0)
-    return replace(own, steps=own.steps if steps is None else steps, lr=own.lr if rate is None else rate)
+    return replace(own, **asked)
 
 
 def _read(data: Path, task: str, language: str, split: str) -> list[Sentence]:

@@ -28,7 +28,10 @@ def format_scores(scores: Scores, title: str | None = None) -> Table:
 
 def to_json(scores: Scores, **more: Any) -> str:
     """The scores as a JSON object; ``more`` fields (seconds, model, …) go beside them."""
-    return json.dumps({**asdict(scores), **more}, ensure_ascii=False, indent=2)
+    own = asdict(scores)
+    if taken := own.keys() & more.keys():
+        raise ValueError(f"scores have these names already: {', '.join(sorted(taken))}")
+    return json.dumps({**own, **more}, ensure_ascii=False, indent=2)
 
 
 def _row(f1: float, precision: float, recall: float, support: int) -> tuple[str, ...]:
