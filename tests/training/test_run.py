@@ -132,6 +132,8 @@ def test_a_checkpoint_of_another_configuration_is_refused(place, tmp_path):
         train(config(place), tmp_path)
     with pytest.raises(ZgulError, match="another configuration"):
         train(config(place, lr=0.5), tmp_path, resume=True)
+    saved = TrainingConfig.from_dict(TrainingConfig.from_yaml(tmp_path / "train.yaml"))
+    assert saved == resolve(config(place)), "what is refused leaves the run as it can be resumed"
     checkpoint = tmp_path / "checkpoint.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(ZgulError, match="not a complete safetensors file"):
@@ -151,6 +153,8 @@ def test_a_finished_model_is_not_overwritten(place, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ZgulError, match="is a file"):
         train(run, tmp_path / "file")
+    with pytest.raises(ZgulError, match="train.yaml cannot be written .*; choose another --output"):
+        train(run, tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,23 @@ class Trainer:
     def checkpoint(self) -> Path | None:
         return self.folder / "checkpoint.safetensors" if self.folder else None
 
+    def resume(self) -> bool:
+        """Go back to where the checkpoint stands; False where there is none."""
+        if self.checkpoint is None or not self.checkpoint.is_file():
+            return False
+        self.best, self.progress = load_checkpoint(
+            self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
+        )
+        return True
+
     def run(self, *, resume: bool = False, report: Report | None = None) -> list[dict[str, Any]]:
         """Train to the end, or to an early stop; leaves the selected weights in the tagger.
 
         Ctrl-C leaves a checkpoint of the step it fell in and raises ``KeyboardInterrupt``. The last checkpoint stays:
         whoever saves the tagger removes it.
         """
-        if resume and self.checkpoint and self.checkpoint.is_file():
-            self.best, self.progress = load_checkpoint(
-                self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
-            )
+        if resume:
+            self.resume()
         started = time.monotonic()
         with (
             ThreadPoolExecutor(1) as background,

@@ -86,7 +86,8 @@ def train(
     folder = Path(output) if output is not None else None
     if folder is not None:
         check_output(folder, resume=resume, overwrite=overwrite)
-    report = _with_tensorboard(config, folder, report)
+    if config.tensorboard and folder is None:
+        raise ZgulError("TensorBoard's log lies beside the model: give --output")
     seed_everything(config.seed)
     data = load_labelled(config)
     has_em = any(map(method(config.method).uses_em, method(config.method).strategies))
@@ -94,13 +95,14 @@ def train(
     tagger = untrained(config, data.labels).to(find_device(config.device))
     tagger.model.start_at(data.label_shares())
     trainer = Trainer(tagger, data, config, folder)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_config(config, folder)
-    if resume and (trainer.checkpoint is None or not trainer.checkpoint.is_file()):
+    if resume and not trainer.resume():
         warnings.warn(f"{folder} has no checkpoint to resume from; starting anew", ZgulWarning, stacklevel=2)
+    if folder is not None:  # not before the checkpoint is known to be this run's: else the run it is of would be lost
+        save_config(config, folder / CONFIG)
+        if config.tensorboard:
+            report = _with_tensorboard(folder, report)
     started = time.monotonic()
-    history = trainer.run(resume=resume, report=report)
+    history = trainer.run(report=report)
     tagger.about = {
         # where the data lay is this machine's business; train.yaml has it
         "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
@@ -324,13 +326,16 @@ def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:
         raise ZgulError(f"{folder} holds an unfinished run; go on with --resume, or --overwrite it")
 
 
-def save_config(config: TrainingConfig, folder: Path) -> None:
+def save_config(config: TrainingConfig, path: Path) -> None:
     """The resolved configuration as YAML, in the form that ``--config`` reads."""
     import yaml
 
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in config.to_dict().items()}
-    with atomic_write(folder / CONFIG) as file:
-        yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
+    try:
+        with atomic_write(path) as file:
+            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
+    except OSError as error:
+        raise ZgulError(f"{path} cannot be written ({error.strerror or error}); choose another --output") from error
 
 
 def find_device(name: str) -> torch.device:
@@ -347,11 +352,7 @@ def find_device(name: str) -> torch.device:
 # --- reports
 
 
-def _with_tensorboard(config: TrainingConfig, folder: Path | None, report: Report | None) -> Report | None:
-    if not config.tensorboard:
-        return report
-    if folder is None:
-        raise ZgulError("TensorBoard's log lies beside the model: give --output")
+def _with_tensorboard(folder: Path, report: Report | None) -> Report:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
