@@ -11,11 +11,13 @@ from safetensors.torch import load_file, save_file
 from family import tiny_encoder
 from small_tagger import LABELS, MADE, WIDTH, small_tagger
 from zgul import tensors
+from zgul.corpora.encode import Batch
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.ensemble.weighting import Folded
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS, MethodOptions
+from zgul.methods.model import Model
 from zgul.methods.tagger import Tagger, valid_iob2
 
 EVERY = [
@@ -122,6 +124,73 @@ def test_probabilities_are_those_of_the_chosen_tags() -> None:
     (prediction,) = tagger.predict([sentence])
     assert prediction.tags == [LABELS[int(best)] for best in p.argmax(dim=-1)]
     np.testing.assert_allclose(prediction.probabilities, p.amax(dim=-1), atol=1e-6)
+
+
+# --- memory and devices
+
+
+def out_of_memory_above(limit: int, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> list[int]:
+    """Batches of more sentences than ``limit`` run out of memory; gives the sizes that were tried."""
+    tried: list[int] = []
+    real = Model.forward
+
+    def forward(self: Model, batch: Batch, *arguments, **options):
+        tried.append(len(batch.rows))
+        if len(batch.rows) > limit:
+            raise error(
+                "CUDA out of memory" if error is not RuntimeError else "DefaultCPUAllocator: can't allocate memory"
+            )
+        return real(self, batch, *arguments, **options)
+
+    monkeypatch.setattr(Model, "forward", forward)
+    return tried
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, MemoryError, RuntimeError])
+@pytest.mark.parametrize("strategy", ["plain", "em"])
+def test_out_of_memory_halves_the_batch_and_goes_on(strategy: str, error, monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = small_tagger(double=True)
+    tagger.em = {"": EMConfig(steps=2, lr=5.0)}
+    sentences = mixed_sentences()
+    expected = tagger.predict(sentences, strategy=strategy, weights=True)
+    heard: list[int] = []
+    tried = out_of_memory_above(2, monkeypatch, error)
+    with pytest.warns(ZgulWarning, match=r"out of memory: going on with \d+ tokens at a time"):
+        found = tagger.predict(sentences, strategy=strategy, weights=True, on_batch=heard.append)
+    assert tried[0] > 4 and sum(heard) == len(sentences) - 1 and max(heard) <= 2
+    for one, other in zip(found, expected, strict=True):
+        assert one.tags == other.tags
+        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-6)
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-6)
+    tried.clear()
+    tagger.predict(sentences, strategy=strategy)
+    assert max(tried) <= 2, "the next call starts with what fits"
+
+
+def test_memory_that_is_too_small_for_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger = small_tagger()
+    out_of_memory_above(0, monkeypatch, torch.OutOfMemoryError)
+    with (
+        pytest.warns(ZgulWarning),
+        pytest.raises(ZgulError, match=r"out of memory even with one sentence of \d+ pieces alone.*--no-em"),
+    ):
+        tagger.predict(MADE.sentences("s0", 4))
+
+
+def test_other_errors_are_not_taken_for_full_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_, **__):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(Model, "forward", broken)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        small_tagger("sft-m").predict(MADE.sentences("s0", 4))
+
+
+@pytest.mark.parametrize("device", ["potato", "cuda:99", torch.device("cuda:99"), ""])
+def test_devices_that_are_not_here(device) -> None:
+    with pytest.raises(ZgulError, match=r"there is no device '.*' here; use cpu, cuda or auto"):
+        small_tagger("sft-m").to(device)
+    assert small_tagger("sft-m").to("cpu").device.type == "cpu"
 
 
 def test_ner_comes_out_as_valid_iob2() -> None:

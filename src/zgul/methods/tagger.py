@@ -7,7 +7,8 @@ language adapters, unless they ship with the package) and, on request, ``encoder
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +23,12 @@ from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.encode import Batch, PieceEncoder
 from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device, out_of_memory
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.packing import Packing
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import Method, MethodOptions, Parts, method
 from zgul.methods.decode import check_decoding, decoder
 from zgul.precision import autocast, check_precision
@@ -66,6 +68,7 @@ class Tagger:
         self.model = self.method.build(self.parts)
         self.trained = [name for name, value in self.model.named_parameters() if value.requires_grad]
         self.pieces = PieceEncoder(self.tokenizer, self.parts.encoder.max_pieces)
+        self._fitting: int | None = None  # tokens at once, where more did not fit into memory
 
     @classmethod
     def new(
@@ -107,7 +110,8 @@ class Tagger:
         return self.parts.labels
 
     def to(self, device: torch.device | str) -> Tagger:
-        self.model.to(device)
+        self.model.to(find_device(device))
+        self._fitting = None
         return self
 
     def using(self, *, precision: str | None = None, decode: str | None = None) -> Tagger:
@@ -153,8 +157,8 @@ class Tagger:
         probabilities = torch.zeros(count, len(self.labels), device=self.device)
         seen: dict[str, Tensor] = {}
         self.model.eval()
-        for batch in encoded.batches(max_tokens or batch_tokens(self.device)):
-            logits, before, after = self._run(batch, em, weights)
+        batches = encoded.batches(max_tokens or batch_tokens(self.device))
+        for batch, (logits, before, after) in self._run_all(batches, em, weights):
             encoded.scatter(probabilities, batch, logits.float().softmax(dim=-1))
             for name, value in (("before", before), ("after", after)):
                 if value is not None:
@@ -202,6 +206,39 @@ class Tagger:
             )
             found |= dict(zip(indices, predictions, strict=True))
         return [found[index] for index in range(len(sentences))]
+
+    def _run_all(
+        self, batches: Iterable[Batch], em: EMConfig | None, weights: bool
+    ) -> Iterator[tuple[Batch, tuple[Tensor, Tensor | None, Tensor | None]]]:
+        """Run one batch after the other; where memory runs out, this one and all that follow in smaller parts."""
+        for whole in batches:
+            waiting = [whole]
+            while waiting:
+                batch = waiting.pop()
+                count, tokens = len(batch.rows), batch.input_ids.numel()
+                if self._fitting is not None and tokens > self._fitting and count > 1:
+                    waiting += [_rows(batch, count // 2, count), _rows(batch, 0, count // 2)]
+                    continue
+                try:
+                    found = self._run(batch, em, weights)
+                except (RuntimeError, MemoryError) as error:
+                    if not out_of_memory(error):
+                        raise
+                    if count == 1:
+                        raise ZgulError(
+                            f"out of memory even with one sentence of {tokens} pieces alone; cut it into shorter ones"
+                            + (", tag without EM (--no-em)" if em is not None and em.steps else "")
+                            + " or use a device with more memory (--device cpu)"
+                        ) from error
+                    self._fitting = tokens // 2
+                else:
+                    yield batch, found
+                    continue
+                # only here has the error let go of what it held
+                warnings.warn(
+                    f"out of memory: going on with {self._fitting} tokens at a time", ZgulWarning, stacklevel=3
+                )
+                waiting.append(batch)
 
     def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Label scores of a batch and, where asked, the weights before and after EM."""
@@ -352,6 +389,10 @@ class Tagger:
 def batch_tokens(device: torch.device) -> int:
     """Tokens that are read at once: what keeps the device busy and fits its memory, or a CPU's caches, also in EM."""
     return 16384 if device.type == "cuda" else 1024
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    return Batch(**{name: value[start:stop] for name, value in vars(batch).items()})
 
 
 def valid_iob2(tags: list[str]) -> list[str]:
