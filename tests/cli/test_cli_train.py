@@ -84,7 +84,8 @@ def test_leave_one_out_prints_a_table_and_keeps_nothing_unless_asked(place, tmp_
     assert "Icelandic" in told and "German" in told and "mean" in told and "uniform" in told and "tgt" not in told
     assert not list(tmp_path.iterdir())
     zgul(*options(place), "--leave-one-out", "--method", "sft-m", "--output", "kept")
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"leave_one_out.json", "without-is", "without-de"}
+    kept = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert kept == {"leave_one_out.json", "leave_one_out.yaml", "without-is", "without-de"}
     assert set(json.loads((tmp_path / "kept" / "leave_one_out.json").read_text())) == {"is", "de"}
 
 
@@ -150,3 +151,20 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path):
     assert first.keys() == second.keys() and all((first[name] == second[name]).all() for name in first)
     with pytest.raises(ZgulError, match="trained to the end already"):
         zgul("train", "--output", parts, "--resume")
+
+
+def test_ctrl_c_while_sources_are_left_out_says_how_to_resume(place, tmp_path, monkeypatch):
+    from zgul.training import run
+
+    command = [*options(place), "--leave-one-out", "--method", "sft-m", "--output", tmp_path]
+    real = run.dev_sentences
+    monkeypatch.setattr(run, "dev_sentences", lambda *_: signal.raise_signal(signal.SIGINT))
+    stopped = CliRunner().invoke(app, list(map(str, command)))
+    monkeypatch.setattr(run, "dev_sentences", real)
+    assert stopped.exit_code == 130
+    again = f"zgul train --output {tmp_path} --resume --leave-one-out"
+    assert f"nothing is lost. Go on with: {again}" in stopped.stderr
+    assert "Icelandic" in zgul(*again.split()[1:])
+    stopped = CliRunner().invoke(app, ["train", "--output", str(tmp_path), "--resume", "--leave-one-out", "--lr", "9"])
+    assert "another configuration" in str(stopped.exception)
+    assert "Icelandic" in zgul(*again.split()[1:]), "what was refused has changed nothing"

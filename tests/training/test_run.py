@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,7 +154,7 @@ def test_a_finished_model_is_not_overwritten(place, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ZgulError, match="is a file"):
         train(run, tmp_path / "file")
-    with pytest.raises(ZgulError, match="train.yaml cannot be written .*; choose another --output"):
+    with pytest.raises(ZgulError, match=r"train.yaml cannot be written .*; choose another --output"):
         train(run, tmp_path / "file" / "below")
 
 
@@ -256,6 +257,43 @@ def test_leave_one_source_out(place, tmp_path):
     assert kept.about["em"]["targets"]["is"]["on"] == ["de dev"], "chosen without looking at the source left out"
     with pytest.raises(ZgulError, match="needs two sources"):
         leave_one_out(config(place, group="", sources=("en",)))
+
+
+def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(place, tmp_path, monkeypatch):
+    run = config(place, epochs=1, em_sentences=5)
+    whole = leave_one_out(run, tmp_path / "whole")
+
+    def stop_in_the_second(entry):
+        if entry.get("stage") == "without de" and "dev_f1" in entry:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave_one_out(run, tmp_path / "parts", stop_in_the_second)
+    with pytest.raises(ZgulError, match="without-is holds a finished model"):
+        leave_one_out(replace(run, seed=4), tmp_path / "parts")
+    with pytest.raises(ZgulError, match=r"leave_one_out.yaml belongs to a run with another configuration"):
+        leave_one_out(replace(run, seed=4), tmp_path / "parts", resume=True)
+    trained, stages = [], set()
+    monkeypatch.setattr(
+        "zgul.training.run.train",
+        lambda config, *a, **k: trained.append((config.leave_out, k)) or train(config, *a, **k),
+    )
+    resumed = leave_one_out(run, tmp_path / "parts", lambda entry: stages.add(entry["stage"]), resume=True)
+    assert resumed == whole
+    assert [left_out for left_out, _ in trained] == [("de",)] and trained[0][1]["resume"]
+    assert "without is" not in stages
+    assert leave_one_out(run, tmp_path / "parts", resume=True) == whole, "all are loaded"
+    (tmp_path / "parts" / "leave_one_out.yaml").unlink()
+    with pytest.raises(ZgulError, match=r"without-is/train.yaml belongs to a run with another configuration"):
+        leave_one_out(replace(run, seed=4), tmp_path / "parts", resume=True)
+    trained.clear()
+    leave_one_out(replace(run, seed=4), tmp_path / "parts", overwrite=True)
+    assert len(trained) == 2
+
+
+def test_going_on_and_replacing_exclude_each_other(place, tmp_path):
+    with pytest.raises(ZgulError, match="give one of them"):
+        train(config(place), tmp_path, resume=True, overwrite=True)
 
 
 def test_tensorboard_has_the_course_of_training(place, tmp_path):

@@ -178,15 +178,17 @@ def train(
         if group is None:
             raise ZgulError("say where the tagger goes: --output DIR (only --group has a place by default)")
         output = Path("out") / f"{group}-{method or 'zgul'}"
-    resumed = output / run.CONFIG if resume and output is not None and not leave_one_out else None
+    begun = run.LEAVE_ONE_OUT if leave_one_out else run.CONFIG
+    resumed = output / begun if resume and output is not None else None
     base = config or (resumed if resumed is not None and resumed.is_file() else None)
     values = TrainingConfig.from_yaml(base) if base is not None else {}
     chosen = TrainingConfig.from_dict(_merge(values, given, settings or []))
+    how = {"resume": resume, "overwrite": overwrite, "save_encoder": save_encoder}
     if leave_one_out:
-        _leave_one_out(chosen, output, resume=resume, overwrite=overwrite)
+        _leave_one_out(chosen, output, how)
     else:
         assert output is not None
-        _train(chosen, output, resume=resume, overwrite=overwrite, save_encoder=save_encoder)
+        _train(chosen, output, how)
 
 
 def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> dict[str, Any]:
@@ -215,25 +217,27 @@ def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> 
     return values
 
 
-def _train(config: Any, output: Path, *, resume: bool, overwrite: bool, save_encoder: bool) -> None:
+def _train(config: Any, output: Path, how: dict[str, bool]) -> None:
     from zgul.cli.progress import ReportBar
     from zgul.training import run
+    from zgul.training.loop import CHECKPOINT
 
     try:
         with ReportBar() as bar:
-            tagger = run.train(config, output, bar, resume=resume, overwrite=overwrite, save_encoder=save_encoder)
+            tagger = run.train(config, output, bar, **how)
     except KeyboardInterrupt:
-        _stopped(output, save_encoder)
+        _stopped(output if (output / CHECKPOINT).is_file() else None, how)
     _summary(tagger, output)
 
 
-def _stopped(output: Path, save_encoder: bool) -> NoReturn:
-    if (output / "checkpoint.safetensors").is_file():
-        more = " --save-encoder" if save_encoder else ""
+def _stopped(output: Path | None, how: dict[str, bool], more: str = "") -> NoReturn:
+    """Say how to go on with what is in the folder, if there is anything."""
+    if output is None:
+        typer.echo("zgul: stopped before there was anything to keep", err=True)
+    else:
+        more += " --save-encoder" if how["save_encoder"] else ""
         again = f"zgul train --output {shlex.quote(str(output))} --resume{more}"
         typer.echo(f"zgul: stopped; nothing is lost. Go on with: {again}", err=True)
-    else:
-        typer.echo("zgul: stopped before there was anything to keep", err=True)
     raise typer.Exit(130)
 
 
@@ -254,7 +258,7 @@ def _summary(tagger: Tagger, output: Path) -> None:
     print(f"Next: zgul evaluate --model {shlex.quote(str(output))} --lang LANG --data DIR")
 
 
-def _leave_one_out(config: Any, output: Path | None, *, resume: bool, overwrite: bool) -> None:
+def _leave_one_out(config: Any, output: Path | None, how: dict[str, bool]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -263,9 +267,13 @@ def _leave_one_out(config: Any, output: Path | None, *, resume: bool, overwrite:
     from zgul.tensors import write_json
     from zgul.training import run
 
-    options = {"resume": True} if resume else {"overwrite": overwrite}
-    with ReportBar() as bar:
-        result = run.leave_one_out(config, output, bar, **options)
+    try:
+        with ReportBar() as bar:
+            result = run.leave_one_out(config, output, bar, **how)
+    except KeyboardInterrupt:
+        if output is None:
+            raise
+        _stopped(output if (output / run.LEAVE_ONE_OUT).is_file() else None, how, " --leave-one-out")
     if output is not None:
         write_json(output / "leave_one_out.json", result)
     strategies = list(next(iter(result.values())))

@@ -29,6 +29,7 @@ from zgul.training.interrupt import deferred_interrupt
 from zgul.training.stepper import Stepper, half_frozen
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
+CHECKPOINT = "checkpoint.safetensors"
 POOL = 50  # batches that are sorted by length together
 
 Report = Callable[[dict[str, Any]], None]
@@ -71,7 +72,7 @@ class Trainer:
 
     @property
     def checkpoint(self) -> Path | None:
-        return self.folder / "checkpoint.safetensors" if self.folder else None
+        return self.folder / CHECKPOINT if self.folder else None
 
     def resume(self) -> bool:
         """Go back to where the checkpoint stands; False where there is none."""

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from zgul import corpora
 from zgul.adapters.bank import LanguageAdapter, subset
 from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device as find_device  # experiments and adapters take it from here
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -26,9 +25,11 @@ from zgul.methods.tagger import Tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.data import SPLITS, load_labelled, sample
 from zgul.training.em_settings import EMTable, Grid, best_setting, em_strategy, em_table
-from zgul.training.loop import Report, Trainer, seed_everything
+from zgul.training.loop import CHECKPOINT, Report, Trainer, seed_everything
 
 CONFIG = "train.yaml"  # the resolved configuration, beside the model
+LEAVE_ONE_OUT = "leave_one_out.yaml"  # the same of leave-one-source-out, beside the folders of its taggers
+MODEL = "config.json"  # is written last: where it lies there is a whole model
 PIVOT = "en"
 
 
@@ -99,6 +100,8 @@ def train(
         warnings.warn(f"{folder} has no checkpoint to resume from; starting anew", ZgulWarning, stacklevel=2)
     if folder is not None:  # not before the checkpoint is known to be this run's: else the run it is of would be lost
         save_config(config, folder / CONFIG)
+        if not resume:
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # of a run that is overwritten
         if config.tensorboard:
             report = _with_tensorboard(folder, report)
     started = time.monotonic()
@@ -122,18 +125,33 @@ def train(
 
 
 def leave_one_out(
-    config: TrainingConfig, output: Path | str | None = None, report: Report | None = None, **options: bool
+    config: TrainingConfig,
+    output: Path | str | None = None,
+    report: Report | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    save_encoder: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Train once without each source but English; F1 on that source's dev set, as an unseen language, by strategy.
 
-    The honest proxy where a target has no labelled data at all. The taggers are kept in ``output/without-LANG``.
+    The honest proxy where a target has no labelled data at all. The taggers are kept in ``output/without-LANG``; with
+    ``resume`` those that are finished are loaded, and the rest is trained.
     """
     config = resolve(config)
+    runs = {language: replace(config, leave_out=(*config.leave_out, language)) for language in left_out(config)}
+    folders = {language: Path(output) / f"without-{language}" if output is not None else None for language in runs}
+    if output is not None:
+        _begin_leaving_out(config, Path(output), resume=resume, overwrite=overwrite)
     result: dict[str, dict[str, float]] = {}
-    for language in left_out(config):
-        folder = Path(output) / f"without-{language}" if output is not None else None
-        staged = _labelled(report, f"without {language}")
-        tagger = train(replace(config, leave_out=(*config.leave_out, language)), folder, staged, **options)
+    for language, folder in folders.items():
+        if folder is not None and is_finished(folder):
+            check_same(runs[language], folder / CONFIG)
+            tagger = Tagger.from_pretrained(folder, device=find_device(config.device))
+        else:
+            staged = _labelled(report, f"without {language}")
+            begun = folder is not None and (folder / CHECKPOINT).is_file()
+            tagger = train(runs[language], folder, staged, resume=begun, save_encoder=save_encoder)
         dev = dev_sentences(config, language)
         gold = [sentence.tags or [] for sentence in dev]
         result[language] = {}
@@ -143,6 +161,20 @@ def leave_one_out(
                 predicted = tagger.predict(dev, strategy=strategy, on_batch=heard)
                 result[language][strategy] = scores(gold, [prediction.tags for prediction in predicted]).f1
     return result
+
+
+def _begin_leaving_out(config: TrainingConfig, output: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse what would mix two runs, or lose one; keep the configuration, so that the run can be resumed."""
+    folders = [output / f"without-{language}" for language in left_out(config)]
+    for folder in folders:
+        if not (resume and is_finished(folder)):
+            check_output(folder, resume=resume, overwrite=overwrite)
+        if overwrite:
+            for name in (MODEL, CHECKPOINT):
+                (folder / name).unlink(missing_ok=True)
+    if resume and (output / LEAVE_ONE_OUT).is_file():
+        check_same(config, output / LEAVE_ONE_OUT)
+    save_config(config, output / LEAVE_ONE_OUT)
 
 
 def left_out(config: TrainingConfig) -> list[str]:
@@ -316,14 +348,28 @@ def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to lose what is there: a finished model, or a run that can be resumed."""
     if folder.exists() and not folder.is_dir():
         raise ZgulError(f"{folder} is a file; a tagger is saved as a folder")
+    if overwrite and resume:
+        raise ZgulError("--resume goes on with what is there and --overwrite replaces it; give one of them")
     if overwrite:
         return
-    unfinished = (folder / "checkpoint.safetensors").is_file()
-    if (folder / "config.json").is_file() and not unfinished:
+    if is_finished(folder):
         done = "is trained to the end already" if resume else "holds a finished model"
         raise ZgulError(f"{folder} {done}; choose another --output, or --overwrite it")
-    if unfinished and not resume:
+    if (folder / CHECKPOINT).is_file() and not resume:
         raise ZgulError(f"{folder} holds an unfinished run; go on with --resume, or --overwrite it")
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run has come to its end here."""
+    return (folder / MODEL).is_file() and not (folder / CHECKPOINT).is_file()
+
+
+def check_same(config: TrainingConfig, saved: Path) -> None:
+    """Refuse to go on with what was begun with another configuration; where the data lies may change."""
+    free = dict.fromkeys(("data", "device", "tensorboard"), "")
+    begun = TrainingConfig.from_dict(TrainingConfig.from_yaml(saved))
+    if begun.to_dict() | free != config.to_dict() | free:
+        raise ZgulError(f"{saved} belongs to a run with another configuration; use another --output, or --overwrite it")
 
 
 def save_config(config: TrainingConfig, path: Path) -> None:
@@ -336,17 +382,6 @@ def save_config(config: TrainingConfig, path: Path) -> None:
             yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
     except OSError as error:
         raise ZgulError(f"{path} cannot be written ({error.strerror or error}); choose another --output") from error
-
-
-def find_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ZgulError(f"there is no device {name!r} here; use --device cpu, cuda or auto") from error
-    return device
 
 
 # --- reports
