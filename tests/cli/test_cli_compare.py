@@ -53,6 +53,17 @@ def test_a_table_for_people(store):
     assert "On the whole: " in text
 
 
+def test_words_and_chunks_may_disagree(tmp_path):
+    """Many words right of one long entity that is still wrong: more words, no more F1."""
+    gold = ["B-PER", *["I-PER"] * 29, "O"]
+    for name, told in (("gold", gold), ("one", [*gold[:-2], "O", "O"]), ("none", ["O"] * 31)):
+        columns.write(tmp_path / f"{name}.tsv", [Sentence([f"w{n}" for n in range(31)], told)] * 5)
+    files = [tmp_path / "one.tsv", tmp_path / "none.tsv", "--gold", tmp_path / "gold.tsv", "--task", "ner"]
+    text = " ".join(call("compare", *files).split())
+    assert "On the whole: no difference in F1 beyond chance" in text
+    assert "By words (McNemar, p < 0.005) the first is right more often" in text
+
+
 def test_two_files(tmp_path):
     words = [f"w{n}" for n in range(30)]
     tags = ["NOUN", "VERB", "ADP"] * 10

@@ -1,5 +1,6 @@
 """``zgul experiment``: plan, run, go on, export; mistakes are explained."""
 
+import shutil
 import subprocess
 import sys
 
@@ -60,7 +61,7 @@ def test_run_go_on_and_export(folder, tmp_path):
     assert str(folder) not in (tmp_path / "a.json").read_text()
 
 
-def test_other_settings_take_the_place_of_what_was_done_and_the_same_code_can_be_claimed(folder, tmp_path, monkeypatch):
+def test_other_code_takes_the_place_of_what_was_done_and_the_same_can_be_claimed(folder, tmp_path, monkeypatch):
     from zgul.experiments import checksums
 
     options = ["--only", "zero-shot/sft-en", "--jobs", "0", *SMALL.split()]
@@ -76,6 +77,31 @@ def test_other_settings_take_the_place_of_what_was_done_and_the_same_code_can_be
     monkeypatch.undo()
     run(folder, *options, output=tmp_path)  # back again: what was done then counts again
     assert [found.hash for found in Store(tmp_path).runs(status=DONE)] == [first.hash]
+
+
+def test_a_folder_holds_results_of_one_protocol_and_of_the_same_data(folder, tmp_path):
+    options = ["--only", "zero-shot/sft-en", "--jobs", "0", *SMALL.split()]
+    run(folder, *options, output=tmp_path / "out")
+    before = Store(tmp_path / "out").runs()
+    for dry in ([], ["--dry-run"]):
+        refused = run(folder, *options, "--test-limit", "2", "--few-epochs", "3", *dry, output=tmp_path / "out")
+        assert isinstance(refused.exception, ZgulError)
+        assert "1 finished runs of another protocol (test_limit was 4 and is 2)" in str(refused.exception)
+    more = run(folder, *options, "--seeds", "0,1", "--text-steps", "7", "--dry-run", output=tmp_path / "out")
+    assert "2 runs, 1 done" in more.output  # more seeds, and settings of parts that have no runs yet
+    shutil.copytree(folder / "data", tmp_path / "data")
+    shutil.copy(folder / "data" / "pos" / "fo" / "dev.tsv", tmp_path / "data" / "pos" / "fo" / "test.tsv")
+    refused = run(folder, *options, "--data", str(tmp_path / "data"), output=tmp_path / "out")
+    assert "pos/fo/test is another" in str(refused.exception)
+    assert Store(tmp_path / "out").runs() == before
+
+
+def test_a_damaged_file_of_examples_stops_only_the_runs_that_read_it(folder, tmp_path):
+    shutil.copytree(folder / "data", tmp_path / "data")
+    (tmp_path / "data" / "pos" / "fo" / "few.tsv.xz").write_bytes(b"not what its name says")
+    given = ["--data", str(tmp_path / "data"), "--dry-run", *SMALL.split()]
+    assert "1 runs, 0 done" in run(folder, *given, "--only", "zero-shot/sft-en", output=tmp_path / "out").output
+    assert "few-shot" in run(folder, *given, output=tmp_path / "out").output
 
 
 def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
@@ -99,6 +125,7 @@ def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
         (["--only", "zguul"], "no run has it"),
         (["--adapters", "nowhere"], "no language adapters at"),
         (["--data", "nowhere"], "no such folder"),
+        (["--output", __file__, "--dry-run"], "is a file; --output is a folder"),
     ],
 )
 def test_mistakes_are_explained(folder, options, message):

@@ -89,6 +89,14 @@ def test_mistakes_are_explained(tmp_path):
     (tmp_path / "broken" / "results.sqlite").write_text("this is not a database, is it? " * 50)
     with pytest.raises(ZgulError, match="cannot be used"):
         Store(tmp_path / "broken")
+    for number in range(200):
+        store.note(**{f"key {number}": "x" * 500})
+    store.close()
+    file = tmp_path / "new" / "results.sqlite"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) - len(whole) // 2))
+    with pytest.raises(ZgulError, match="is damaged"):
+        _ = Store(tmp_path / "new").meta
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(ZgulError, match="not an export"):
         Store.from_export(tmp_path / "broken.json")

@@ -150,7 +150,8 @@ def test_cut_data_are_named_at_the_head(tmp_path):
     store = Store(tmp_path, create=True)
     store.note(protocol={"limit": 96, "test_limit": 24}, commands=["a", "b", "a"])
     facts = dict(build(store, {}).main.facts)
-    assert facts["Note"].endswith("training data cut to 96, test data cut to 24 sentences a language**")
+    for told in ("at most 96 training sentences of a source", "at most 24 test sentences of a target"):
+        assert told in facts["Note"]
     assert facts["Commands"] == "2, listed at the end"
     text = markdown.write(build(store, {}).main)
     assert "Commands, in their order:\n\n- `a`\n- `b`\n" in text

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import invented_results
-from zgul.evaluation import mcnemar, scores
+from zgul.evaluation import mcnemar, mean_std, scores
 from zgul.experiments.report import claims, paper, tables
 from zgul.experiments.report.analyses import compute
 from zgul.experiments.report.build import build
@@ -161,6 +161,17 @@ def clear_cut(tmp_path, winner) -> Store:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(invented_results, "SKILL", skill)
         return invented_results.fill(tmp_path, groups=("germanic",), seeds=(0, 1), parts=("zero-shot",), sentences=20)
+
+
+def test_attention_is_judged_for_both_networks(frame, monkeypatch):
+    seen = {"lang2vec": 0.61, "fusion": -0.6, "emea": 0.9}
+    monkeypatch.setattr(claims, "group_correlation", lambda frame, kind, group: mean_std([seen[kind]] * 2))
+    rule, germanic, *_ = claims.attention(frame)
+    assert "Lang2Vec's weights follow relatedness in 2 of 2 groups and Fusion's in 0" in rule
+    assert germanic.startswith("**Germanic: Lang2Vec yes, Fusion reversed.** Correlation: Lang2Vec 0.61 ± 0.00 (paper")
+    assert "Fusion −0.60" in germanic
+    for correlation, answer in ((0.5, "yes"), (0.49, "weakly"), (0.19, "no"), (-0.19, "no"), (-0.2, "reversed")):
+        assert claims._follows(correlation) == answer
 
 
 def test_claims_hold_where_the_difference_is_clear(tmp_path):

@@ -135,7 +135,7 @@ def paper(
 
     `zgul experiment paper --data DIR --output results --dry-run`
 
-    `zgul experiment paper --data DIR --output results --quick`
+    `zgul experiment paper --data DIR --output quick --quick`
 
     `zgul experiment paper --data DIR --output results --only zero-shot/germanic --seeds 0 --jobs 4`
 
@@ -167,11 +167,15 @@ def paper(
     protocol = _protocol(quick, told)
     if not data.is_dir():
         raise ZgulError(f"{data}: no such folder; see: zgul data list")
+    if output.exists() and not output.is_dir():
+        raise ZgulError(f"{output} is a file; --output is a folder")
     kind = _kind_of_device(device)
     inputs = Inputs(data, encoder, adapters, str(head) if head is not None else "", kind)
     store = _existing_store(output)
     whole = paper_plan(inputs, protocol, code=str(store.meta.get("code", "")) if same_code and store else "")
     runs = choose(whole, only or [])
+    if store is not None:
+        _check_alike(store, runs, protocol, output)
     workers = jobs if jobs is not None else (4 if kind == "cuda" else 1)
     from zgul.experiments.estimate import Estimate
 
@@ -362,6 +366,31 @@ def _run(
         raise typer.Exit(1)
 
 
+def _checksums(runs: list[Run]) -> dict[str, str]:
+    """Of the data, the encoder and the adapters that these runs read."""
+    found: dict[str, str] = {}
+    for run in runs:
+        found |= {
+            name: value for name, value in run.checksums.items() if "/" in name or name in ("encoder", "adapters")
+        }
+    return found
+
+
+def _check_alike(store: Store, runs: list[Run], protocol: Protocol, output: Path) -> None:
+    """Refuse a folder whose results are of other data or settings: a mean over both would say nothing."""
+    from zgul.experiments.plan import differences
+    from zgul.experiments.store import DONE
+
+    done = store.runs(status=DONE)
+    if not done:
+        return
+    if told := differences(protocol, _checksums(runs), store.meta, {run.part for run in done}):
+        raise ZgulError(
+            f"{output} holds {len(done)} finished runs of another protocol ({'; '.join(told[:4])}"
+            f"{'; …' if len(told) > 4 else ''}). Give the same options as for them, or another --output."
+        )
+
+
 def _note(store: Store, runs: list[Run], inputs: Any, protocol: Protocol) -> None:
     """What was asked for, of what, on what, in the store."""
     from dataclasses import asdict
@@ -370,17 +399,12 @@ def _note(store: Store, runs: list[Run], inputs: Any, protocol: Protocol) -> Non
     from zgul.experiments.machine import commit, machine
 
     command = ["zgul", *(Path(word).name if "/" in word and Path(word).exists() else word for word in sys.argv[1:])]
-    checksums: dict[str, str] = {}
-    for run in runs:
-        checksums |= {
-            name: value for name, value in run.checksums.items() if "/" in name or name in ("encoder", "adapters")
-        }
     before = store.meta
     store.note(
         command=shlex.join(command),
         commands=[*before.get("commands", []), shlex.join(command)],
         protocol=asdict(protocol),
-        checksums=before.get("checksums", {}) | checksums,
+        checksums=before.get("checksums", {}) | _checksums(runs),
         code=next((run.checksums["code"] for run in runs), ""),
         commit=commit() or before.get("commit", ""),
         encoder=Path(inputs.encoder).name,

@@ -15,7 +15,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -375,7 +375,10 @@ class _Planner:
             return []
         path = checksums.labelled(self.inputs.data, task, language, split)
         assert path is not None
-        there = checksums.count_sentences(path, task)
+        try:
+            there = checksums.count_sentences(path, task)
+        except ZgulError:  # the runs that read it will say what is wrong with it; the others need not wait for that
+            there = max(self.protocol.examples, default=0)
         config = base.config | {
             "epochs": self.protocol.few_epochs,
             "batch_size": self.protocol.few_batch,
@@ -459,6 +462,25 @@ class _Planner:
         sums |= {f"text/{path.name}": checksums.of_file(path) for path in texts}
         extra = {"language": language, "share": share}
         return Run("unlabelled", group, TEXT, 0, config, [], [], [], extra, sums)
+
+
+# what a protocol can be given more of without changing the runs that there are
+_MORE = ("seeds", "groups", "examples", "shares", "text_languages")
+_OF_PART = {"few-shot": "few_", "unlabelled": "text_"}  # how the settings of one part alone are called
+
+
+def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
+    """In what these runs would differ from stored ones of these parts: in settings, data, encoder or adapters."""
+    told, parts = [], set(parts)
+    before: dict[str, Any] = json.loads(json.dumps(stored.get("protocol", {})))
+    for name, value in json.loads(json.dumps(asdict(protocol))).items():
+        part = next((part for part, start in _OF_PART.items() if name.startswith(start)), None)
+        part = "unlabelled" if name == "encoder_lr" else part
+        if name not in _MORE and name in before and before[name] != value and part in {None, *parts}:
+            told.append(f"{name} was {before[name]} and is {value}")
+    sums = stored.get("checksums", {})
+    told += [f"{name} is another" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
+    return told
 
 
 def _has_bank(method: str) -> bool:

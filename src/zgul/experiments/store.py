@@ -147,9 +147,21 @@ class Store(Results):
 
     # --- reading
 
+    def _all(self, query: str, values: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """What a query finds, by column."""
+        try:
+            lines = self._db.execute(query, values)
+            names = [column[0] for column in lines.description]
+            return [dict(zip(names, line, strict=True)) for line in lines]
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # locked, say: the file itself is whole
+            told = f"{self.folder / FILE} is damaged ({error})"
+            raise ZgulError(f"{told}; restore it from a copy, or start in another folder") from error
+
     @property
     def meta(self) -> dict[str, Any]:
-        return {key: json.loads(value) for key, value in self._db.execute("SELECT key, value FROM meta ORDER BY key")}
+        return {row["key"]: json.loads(row["value"]) for row in self._all("SELECT key, value FROM meta ORDER BY key")}
 
     def _runs(self) -> list[StoredRun]:
         rows = self._read("runs", "part, grp, method, seed, name, hash", ("config", "extra", "facts"))
@@ -162,29 +174,23 @@ class Store(Results):
 
     def _read(self, table: str, order: str, packed: tuple[str, ...], where: str = "") -> Iterator[dict[str, Any]]:
         """The lines of a table; its packed columns are JSON."""
-        lines = self._db.execute(f"SELECT * FROM {table} {where} ORDER BY {order}")
-        names = [column[0] for column in lines.description]
-        for line in lines:
-            row = dict(zip(names, line, strict=True))
+        for row in self._all(f"SELECT * FROM {table} {where} ORDER BY {order}"):
             yield row | {name: json.loads(row[name]) for name in packed}
 
     def predictions(self, run: str, row: str, language: str) -> list[list[str]]:
         """The tags that a score was computed from."""
-        found = self._db.execute(
-            "SELECT tags FROM predictions WHERE run = ? AND row = ? AND language = ?", (run, row, language)
-        ).fetchone()
-        if found is None:
+        where = "WHERE run = ? AND row = ? AND language = ?"
+        found = self._all(f"SELECT tags FROM predictions {where}", (run, row, language))
+        if not found:
             raise ZgulError(f"{self.folder} holds no predictions of {row} for {language} by run {run[:12]}")
-        return [line.split(" ") if line else [] for line in _unpack(found[0])]
+        return [line.split(" ") if line else [] for line in _unpack(found[0]["tags"])]
 
     def gold(self, group: str, language: str) -> list[Sentence]:
         """The test sentences of a target as they were scored, with their tags."""
-        found = self._db.execute(
-            "SELECT sentences FROM gold WHERE grp = ? AND language = ?", (group, language)
-        ).fetchone()
-        if found is None:
+        found = self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", (group, language))
+        if not found:
             raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
-        return [Sentence(words, tags, language) for words, tags in _unpack(found[0])]
+        return [Sentence(words, tags, language) for words, tags in _unpack(found[0]["sentences"])]
 
     # --- writing
 

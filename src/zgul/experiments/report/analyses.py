@@ -19,6 +19,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.experiments.report.frame import COMPARED, PARTS, ZGUL, Entry, Frame
 from zgul.experiments.store import Store
 from zgul.files import open_binary
+from zgul.languages import TARGETS
 
 Tags = list[list[str]]
 Tell = Callable[[dict[str, Any]], None]  # hears of progress
@@ -134,10 +135,9 @@ def _statistics(data: Path, tell: Tell) -> dict[str, Any]:
 
 
 def _text_sizes(frame: Frame, data: Path) -> dict[str, dict[str, int]]:
-    """Lines of unlabelled text, open and research, of the languages that the unlabelled part used."""
-    languages = {code for group in frame.groups("unlabelled") for code in frame.languages("unlabelled", group)}
+    """Lines of unlabelled text, open and research, of all targets that have some, if the unlabelled part was run."""
     sizes: dict[str, dict[str, int]] = {}
-    for code in sorted(languages):
+    for code in sorted(TARGETS) if frame.groups("unlabelled") else ():
         for path in sorted((data / "text").glob(f"{code}.*.txt*")):
             with open_binary(path) as file:
                 sizes.setdefault(code, {})[path.name.split(".")[1]] = sum(1 for _ in file)

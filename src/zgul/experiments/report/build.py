@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from zgul.experiments.plan import Protocol
 from zgul.experiments.report import claims, plots, tables
 from zgul.experiments.report.document import Block, Document, Figure, Items, Prose, Section, Table, join
 from zgul.experiments.report.frame import Frame
@@ -16,7 +19,18 @@ from zgul.languages import GROUPS, find
 
 COMMAND = "zgul experiment paper --data DIR --output DIR"
 PAIRS = (("pos", ("germanic", "slavic")), ("ner", ("african", "indo-aryan")))  # the groups that share a table in print
-CUTS = {"limit": "training data", "test_limit": "test data"}  # of the protocol: 0 is all
+DEPARTURES = {  # what of the protocol is said at the head where it is not the paper's
+    "limit": "at most {} training sentences of a source",
+    "dev_limit": "at most {} dev sentences of a source",
+    "test_limit": "at most {} test sentences of a target",
+    "epochs": "{} epochs (paper: 5 for POS, 10 for NER)",
+    "em_sentences": "EM's settings chosen on {} dev sentences",
+    "em_steps": "EM steps tried: {}",
+    "em_rates": "EM rates tried: {}",
+    "few_epochs": "{} epochs on few-shot examples",
+    "text_lines": "at most {} lines of unlabelled text",
+    "text_steps": "{} masked-LM steps on unlabelled text",
+}
 FACTS = {  # notes of the store that stand at the head
     "command": "Command",
     "version": "Version",
@@ -51,7 +65,7 @@ def build(results: Results, analyses: dict[str, Any]) -> Report:
         _encoders(frame),
         _classes(frame),
         _cost(frame),
-        _data(analyses.get("statistics")),
+        _data(analyses.get("statistics"), int(results.meta.get("protocol", {}).get("limit") or 0)),
         _examples(analyses.get("examples", [])),
         _zero_shot(frame, "treated", counts),
         _runs(frame, results),
@@ -77,10 +91,19 @@ def header(results: Results, frame: Frame, seeds: Sequence[int] = ()) -> tuple[t
     if checksums:
         facts.append(("Data", f"{len(checksums)} files, together `sha256:{_together(checksums)}`"))
     facts.append(("Seeds", ", ".join(map(str, seeds or sorted({run.seed for run in frame.runs})))))
-    cut = {name: meta.get("protocol", {}).get(key) for key, name in CUTS.items()}
-    if told := ", ".join(f"{name} cut to {count}" for name, count in cut.items() if count):
-        facts.append(("Note", f"**a smaller protocol than the paper's: {told} sentences a language**"))
+    if told := departures(meta.get("protocol", {})):
+        facts.append(("Note", f"**another protocol than the paper's: {'; '.join(told)}**"))
     return tuple((title, value) for title, value in facts if value)
+
+
+def departures(told: dict[str, Any]) -> list[str]:
+    """Where the runs were made in another way than the paper's, in words."""
+    paper = json.loads(json.dumps(asdict(Protocol())))
+    return [
+        words.format(_told([f"{value:g}" for value in np.atleast_1d(told[name])]))
+        for name, words in DEPARTURES.items()
+        if name in told and told[name] != paper[name]
+    ]
 
 
 def commands_of(results: Results) -> list[str]:
@@ -207,8 +230,8 @@ def _cost(frame: Frame) -> Section:
     return _section("Parameters and time", "cost", [tables.cost(frame)], f"{COMMAND} --only zero-shot")
 
 
-def _data(statistics: dict[str, Any] | None) -> Section:
-    blocks = [tables.data_groups(statistics), tables.data_targets(statistics)] if statistics else []
+def _data(statistics: dict[str, Any] | None, limit: int) -> Section:
+    blocks = [tables.data_groups(statistics, limit), tables.data_targets(statistics)] if statistics else []
     return _section("Data", "data", blocks, "zgul report DIR --data DATA --output DIR")
 
 

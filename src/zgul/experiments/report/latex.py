@@ -17,6 +17,8 @@ PREAMBLE = r"""% Tables of a zgul report. Compile with xelatex or lualatex (exam
 \documentclass[10pt]{article}
 \usepackage[margin=15mm,landscape]{geometry}
 \usepackage{booktabs,graphicx,fontspec}
+% a font that has them all, Gothic and Ethiopic included; any other with your scripts will do
+\IfFontExistsTF{FreeSerif}{\setmainfont{FreeSerif}}{}
 \begin{document}
 """
 

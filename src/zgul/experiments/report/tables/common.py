@@ -34,14 +34,14 @@ def cell(value: MeanStd | None, published: float | None = None, digits: int = 1)
 
 
 def embolden(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The highest number of each column in bold, as it is printed: equals are all bold."""
+    """The highest number of each column in bold, as it is printed: equals are all bold, unless nothing scores."""
     columns = zip(*(row.cells for row in rows), strict=True)
     best = [max((_printed(item) for item in column if item.value is not None), default=0.0) for column in columns]
     return tuple(
         replace(
             row,
             cells=tuple(
-                replace(item, bold=item.value is not None and _printed(item) == top)
+                replace(item, bold=item.value is not None and _printed(item) == top != 0.0)
                 for item, top in zip(row.cells, best, strict=True)
             ),
         )

@@ -10,7 +10,8 @@ from zgul.experiments.report.tables.common import group_title
 from zgul.languages import find
 
 
-def data_groups(statistics: dict[str, Any]) -> Table:
+def data_groups(statistics: dict[str, Any], limit: int = 0) -> Table:
+    """What there is; ``limit``: of how many sentences of a source the runs read at most."""
     rows = []
     for row in statistics["groups"]:
         missing = f" (without {', '.join(row['missing'])})" if row["missing"] else ""
@@ -27,7 +28,8 @@ def data_groups(statistics: dict[str, Any]) -> Table:
             )
         )
     columns = tuple(map(Column, ("Task", "Sources", "Train sentences", "Dev sentences", "Tags of the test sets")))
-    caption = "Training data of each group, all sources together: sentences here, the paper's beside"
+    caption = "Training data of each group, all sources together: sentences there are, the paper's beside"
+    caption += f"; the runs read at most {limit:,} of each source" if limit else ""
     return Table("data-groups", caption, columns, tuple(rows), "Group")
 
 

@@ -61,4 +61,6 @@ def unlabelled_table(frame: Frame, text: dict[str, dict[str, int]]) -> Table | N
     caption = f"F1 with unlabelled text of the target language: {BESIDE}" + (
         "" if same else ". Avg is over the languages shown; the paper's is over its twelve, so it is not put beside"
     )
+    if left := [code for group in GROUPS.values() for code in group.targets if code in text and code not in there]:
+        caption += f". Not run, though there is text: {', '.join(left)}"
     return Table("unlabelled", caption, language_columns(languages), tuple(result), "Method")
