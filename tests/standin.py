@@ -12,7 +12,7 @@ import torch
 from family import Family, family, tiny_encoder
 from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.bottleneck import Bottleneck
-from zgul.adapters.storage import save_adapters
+from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.tags import UPOS
 from zgul.ensemble.em import EMConfig
 from zgul.languages import GROUPS, SOURCES
@@ -26,8 +26,8 @@ POS_SOURCES = ("en", "is", "de", "ru", "cs")
 def stand_in_taggers(folder: Path, names: tuple[str, ...] = ()) -> Path:
     """A folder such as the shipped one, with all taggers or those named."""
     model, tokenizer = tiny_encoder(words(), layers=DEPTH, width=WIDTH)
-    bank = [random_adapter(code, seed) for seed, code in enumerate(SOURCES)]
-    save_adapters(folder / "adapters.safetensors", bank, bits=8)
+    save_adapters(folder / "adapters.safetensors", [random_adapter(code, n) for n, code in enumerate(SOURCES)], bits=8)
+    bank = load_adapters(folder / "adapters.safetensors")  # as they are in 8 bits: taggers are for these
     made = {f"{group.name}-{group.task}": group.sources for group in GROUPS.values()}
     made |= {"all-pos": POS_SOURCES, "all-ner": tuple(code for code in SOURCES if code not in POS_SOURCES[1:])}
     for seed, (name, sources) in enumerate(made.items()):

@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from family import tiny_encoder
-from small_tagger import LABELS, MADE, WIDTH, small_tagger
+from small_tagger import LABELS, MADE, WIDTH, small_adapters, small_tagger
 from zgul import tensors
+from zgul.adapters.storage import save_adapters
 from zgul.corpora.encode import Batch
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
@@ -337,6 +338,74 @@ def test_settings_that_this_version_does_not_know(saved: Path) -> None:
     refused(saved, "has settings that zgul .* does not know: magic")
     change_config(saved, options=options, method="zgul-2")
     refused(saved, "there is no method 'zgul-2'")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("labels", 5, "labels is 5, not a list"),
+        ("labels", ["NOUN", 5], "one of labels is 5, not text"),
+        ("sources", "en", "sources is 'en', not a list"),
+        ("method", ["zgul"], r"method is \['zgul'\], not text"),
+        ("folded", "no", "folded is 'no', not true or false"),
+        ("options", [], r"options is \[\], not an object"),
+        ("options", {"reduction": "three"}, "options.reduction is 'three', not a number"),
+        ("options", {"encoder_rank": 1.5}, "options.encoder_rank is 1.5, not a whole number"),
+        ("options", {"features": 5}, "options.features is 5, not text"),
+        ("options", {"train_encoder": 1}, "options.train_encoder is 1, not true or false"),
+        ("encoder", "x", "encoder is 'x', not an object"),
+        ("encoder", {"name": "x", "width": 16}, "encoder.depth is None, not a whole number"),
+        ("encoder", {"name": "x", "width": True, "depth": 2}, "encoder.width is True, not a whole number"),
+        ("em", 5, "em is 5, not an object"),
+        ("em", {"fo": 5}, "em.fo is 5, not an object"),
+        ("em", {"fo": {"steps": "a"}}, "em.fo.steps is 'a', not a whole number"),
+        ("em", {"": {"tied": 0}}, "em..tied is 0, not true or false"),
+        ("features", {"s0": "x" * 90}, "features.s0 is 'x{39}…, not a list"),
+        ("features", {"s0": [1, "x"]}, "one of features.s0 is 'x', not a number"),
+        ("bank", "outside", "bank is 'outside', not one of inside, shipped, none"),
+        ("about", 5, "about is 5, not an object"),
+    ],
+)
+def test_a_key_of_another_kind_is_named(saved: Path, key: str, value: object, told: str) -> None:
+    change_config(saved, **{key: value})
+    refused(saved, f"config.json is damaged: {told}")
+
+
+def test_a_key_that_is_null_is_named(saved: Path) -> None:
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"options": None}))
+    refused(saved, "options is None, not an object")
+
+
+def test_an_encoder_without_a_name_must_be_given_again(tmp_path: Path) -> None:
+    tagger = small_tagger("sft-m")
+    tagger.save_pretrained(tmp_path / "without")
+    with pytest.raises(ZgulError, match=r"give the encoder \(.*encoder=.*or save the tagger with encoder=True"):
+        Tagger.from_pretrained(tmp_path / "without")
+    tagger.save_pretrained(tmp_path / "with", encoder=True)
+    Tagger.from_pretrained(tmp_path / "with").save_pretrained(tmp_path / "again")
+    with pytest.raises(ZgulError, match="which has no name"):
+        Tagger.from_pretrained(tmp_path / "again")
+    assert_same_results(tagger, Tagger.from_pretrained(tmp_path / "again", encoder=encoder()), 0)
+
+
+@pytest.mark.parametrize("invertible", ["off", "mixed"])
+def test_without_its_bank_a_tagger_takes_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invertible: str
+) -> None:
+    tagger = small_tagger("madx-multi", options=MethodOptions(dropout=0.0, invertible=invertible))
+    tagger.save_pretrained(tmp_path / "tagger", bank=False)
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path / "own"))
+    own = small_adapters(invertible=invertible != "off")
+    save_adapters(tmp_path / "own" / "adapters.safetensors", own[::-1])
+    assert_same_results(tagger, Tagger.from_pretrained(tmp_path / "tagger", encoder=encoder()), 0)
+    with torch.no_grad():
+        next((own[1].invertible or own[1].layers[1]).parameters())[0, 0] += 1e-3
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path / "other"))
+    save_adapters(tmp_path / "other" / "adapters.safetensors", own)
+    refused(tmp_path / "tagger", r"without its language adapters \(bank=False\), and those .* are others.*bank=True")
+    change_config(tmp_path / "tagger", bank_checksum=None)
+    Tagger.from_pretrained(tmp_path / "tagger", encoder=encoder())  # saved before there were checksums
 
 
 def test_an_encoder_of_another_size(saved: Path) -> None:

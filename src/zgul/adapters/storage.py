@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +18,7 @@ from zgul.tensors import load_with_metadata, save_tensors
 
 def save_adapters(path: Path, adapters: Sequence[LanguageAdapter], *, bits: int = 32) -> None:
     """Several language adapters in one file."""
-    tensors: dict[str, Tensor] = {}
-    for adapter in adapters:
-        for index, layer in enumerate(adapter.layers):
-            tensors |= {f"{adapter.language}.{index}.{name}": value for name, value in layer.state_dict().items()}
-        if adapter.invertible is not None:
-            state = adapter.invertible.state_dict()
-            tensors |= {f"{adapter.language}.invertible.{name}": value for name, value in state.items()}
+    tensors = {name: value for adapter in adapters for name, value in _tensors(adapter).items()}
     info = [
         {
             "language": a.language,
@@ -39,12 +34,33 @@ def save_adapters(path: Path, adapters: Sequence[LanguageAdapter], *, bits: int 
     save_tensors(path, tensors, bits=bits, metadata={"adapters": json.dumps(info)})
 
 
+def checksum(adapters: Sequence[LanguageAdapter]) -> str:
+    """SHA-256 of all that adapters compute with, in whatever order and on whatever device they are."""
+    digest = hashlib.sha256()
+    for adapter in sorted(adapters, key=lambda adapter: adapter.language):
+        digest.update(f"{adapter.language} {adapter.activation} {adapter.standardise}\n".encode())
+        for name, value in _tensors(adapter).items():
+            digest.update(f"{name} {list(value.shape)}\n".encode())
+            digest.update(value.float().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
 def load_adapters(path: Path) -> list[LanguageAdapter]:
     """Read a file written by ``save_adapters``."""
     tensors, metadata = load_with_metadata(path)
     if "adapters" not in metadata:
         raise ZgulError(f"{path} holds no language adapters")
     return [_restore(info, tensors, path) for info in json.loads(metadata["adapters"])]
+
+
+def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
+    """An adapter's tensors as the file calls them."""
+    parts = {str(index): layer.state_dict() for index, layer in enumerate(adapter.layers)}
+    if adapter.invertible is not None:
+        parts["invertible"] = adapter.invertible.state_dict()
+    return {
+        f"{adapter.language}.{part}.{name}": value for part, state in parts.items() for name, value in state.items()
+    }
 
 
 def _restore(info: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> LanguageAdapter:

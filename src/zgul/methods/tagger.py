@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from zgul import __version__
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.adapters.storage import checksum, load_adapters, save_adapters
 from zgul.corpora.encode import Batch, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device, out_of_memory
@@ -31,11 +31,11 @@ from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import Method, MethodOptions, Parts, method
 from zgul.methods.decode import check_decoding, decoder
+from zgul.methods.saved import FORMAT, check_config, settings
 from zgul.precision import autocast, check_precision
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
-FORMAT = 1
-T = TypeVar("T")
+GIVEN = "given"  # the name of an encoder that came without one
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Tagger:
 
             name, (model, tokenizer) = encoder, encoders.load(encoder)
         else:
-            name, (model, tokenizer) = "given", encoder
+            name, (model, tokenizer) = GIVEN, encoder
         parts = Parts(
             Encoder(model),
             list(labels),
@@ -266,7 +266,10 @@ class Tagger:
     def save_pretrained(
         self, folder: Path | str, *, bits: int = 32, folded: bool = False, bank: bool = True, encoder: bool = False
     ) -> None:
-        """Save as a folder; without ``bank`` the package's own language adapters are taken when loading."""
+        """Save as a folder; without ``bank`` the package's own language adapters are taken when loading.
+
+        They must be the same then: what is saved without its bank has a checksum of it.
+        """
         folder = Path(folder)
         weighting = self.model.weighting
         if folded and isinstance(weighting, ZGUL) and weighting.foldable:
@@ -276,7 +279,7 @@ class Tagger:
         folder.mkdir(parents=True, exist_ok=True)
         save_tensors(folder / "model.safetensors", state, bits=bits)
         if bank and self.model.bank is not None:
-            save_adapters(folder / "bank.safetensors", [self.model.bank.extract(x) for x in self.model.bank.languages])
+            save_adapters(folder / "bank.safetensors", self._adapters())
         if encoder:
             self.parts.encoder.model.save_pretrained(folder / "encoder")
             self.tokenizer.save_pretrained(folder / "encoder")
@@ -292,7 +295,13 @@ class Tagger:
         state: dict[str, Tensor] = {name: own[name] for name in self.trained if not name.startswith("weighting.")}
         return state | {f"weighting.{name}": value for name, value in weighting.named_parameters()}
 
+    def _adapters(self) -> list[LanguageAdapter]:
+        """The bank's adapters as they are now."""
+        bank = self.model.bank
+        return [bank.extract(language) for language in bank.languages] if bank is not None else []
+
     def _config(self, folded: bool, bank: bool, encoder: bool) -> dict[str, Any]:
+        shipped = self.model.bank is not None and not bank
         return {
             "format": FORMAT,
             "zgul": __version__,
@@ -310,6 +319,7 @@ class Tagger:
                 "depth": self.parts.encoder.depth,
             },
             "bank": ("inside" if bank else "shipped") if self.model.bank is not None else "none",
+            **({"bank_checksum": checksum(self._adapters())} if shipped else {}),
             "folded": folded,
             "em": {language: asdict(config) for language, config in self.em.items()},
             "features": {code: np.asarray(value).tolist() for code, value in self.parts.features.items()},
@@ -325,14 +335,21 @@ class Tagger:
         if not folder.is_dir():
             raise ZgulError(f"{folder}: no such folder; a tagger is a folder with config.json and model.safetensors")
         config: dict[str, Any] = read_json(folder / "config.json")
-        _check_config(config, folder)
-        info: Any = config["encoder"]
-        name = str(info["name"])
+        check_config(config, folder)
+        info = config["encoder"]
+        name: str = info["name"]
+        if encoder is None and name == GIVEN:
+            raise ZgulError(
+                f"{folder} was saved without the encoder it was made with, which has no name; give the encoder "
+                "(Tagger.from_pretrained(..., encoder=(model, tokenizer))), or save the tagger with encoder=True"
+            )
         if encoder is None or isinstance(encoder, str):
             from zgul import encoders
 
             name = encoder or name
             encoder = encoders.load(str(folder / "encoder") if name == "encoder" else name)
+        if name == "encoder":  # it is in this folder alone
+            name = GIVEN
         body = Encoder(encoder[0])
         if (body.width, body.depth) != (info["width"], info["depth"]):
             raise ZgulError(
@@ -344,7 +361,7 @@ class Tagger:
             list(config["labels"]),
             list(config["sources"]),
             _load_bank(folder, config),
-            _known(MethodOptions, config["options"], folder),
+            settings(MethodOptions, config["options"], "options", folder),
             {code: np.array(value, np.float32) for code, value in config["features"].items()},
         )
         tagger = cls(
@@ -352,7 +369,7 @@ class Tagger:
             decode=check_decoding(str(config.get("decode", "words"))),
         )
         tagger.pieces.kin_letters = bool(config.get("kin_letters", False))
-        tagger.em = {code: _known(EMConfig, value, folder) for code, value in config["em"].items()}
+        tagger.em = {code: settings(EMConfig, value, f"em.{code}", folder) for code, value in config["em"].items()}
         tagger.about = dict(config["about"])
         if config["folded"] and isinstance(tagger.model.weighting, ZGUL):
             tagger.model.weighting = Folded(tagger.model.weighting)
@@ -422,27 +439,11 @@ def _load_bank(folder: Path, config: dict[str, Any]) -> list[LanguageAdapter]:
         return load_adapters(folder / "bank.safetensors")
     from zgul.tagging.shipped import adapters
 
-    return adapters(list(config["sources"]))
-
-
-def _known(kind: type[T], values: dict[str, Any], folder: Path) -> T:
-    """Stored settings; one that this version does not know is named."""
-    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(set(values) - known):
+    found = adapters(list(config["sources"]))
+    if config.get("bank_checksum") not in (None, checksum(found)):
         raise ZgulError(
-            f"{folder}/config.json has settings that zgul {__version__} does not know: {', '.join(unknown)}; "
-            "use the version it was made with"
+            f"{folder} was saved without its language adapters (bank=False), and those that come with the package are "
+            "others: it would tag wrongly. Save it with its adapters (bank=True), or let ZGUL_TAGGERS name a folder "
+            "whose adapters.safetensors holds them."
         )
-    return kind(**values)
-
-
-def _check_config(config: dict[str, Any], folder: Path) -> None:
-    if config.get("format") != FORMAT:
-        raise ZgulError(
-            f"{folder} was saved in format {config.get('format')!r} by zgul {config.get('zgul', '?')}; this is zgul "
-            f"{__version__}, which reads format {FORMAT}. Save it again with this version."
-        )
-    needed = {"task", "method", "strategy", "sources", "labels", "options", "features"}
-    needed |= {"encoder", "bank", "folded", "em", "about"}
-    if missing := needed - set(config):
-        raise ZgulError(f"{folder}/config.json lacks {', '.join(sorted(missing))}")
+    return found
