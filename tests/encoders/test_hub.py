@@ -117,6 +117,39 @@ def test_incomplete_folders(tmp_path):
         encoders.load(tmp_path / "model")
 
 
+def without(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).unlink()
+    return folder
+
+
+def test_a_tokenizer_that_is_missing_is_not_made_up(tmp_path):
+    save_xlmr(tmp_path / "xlmr")
+    without(tmp_path / "xlmr", "tokenizer.json")
+    with pytest.raises(ZgulError, match=r"holds no complete encoder .*tokenizer"):
+        encoders.load(tmp_path / "xlmr")
+    without(tmp_path / "xlmr", "tokenizer_config.json")
+    with pytest.raises(ZgulError, match=r"neither tokenizer\.json nor sentencepiece\.bpe\.model"):
+        encoders.load(tmp_path / "xlmr")
+    save_bert(tmp_path / "bert")
+    _, expected = encoders.load(tmp_path / "bert")
+    without(tmp_path / "bert", "tokenizer.json", "tokenizer_config.json")
+    _, tokenizer = encoders.load(tmp_path / "bert")  # as old models come
+    assert tokenizer.get_vocab() == expected.get_vocab()
+    without(tmp_path / "bert", "vocab.txt")
+    with pytest.raises(ZgulError, match=r"neither tokenizer\.json nor vocab\.txt"):
+        encoders.load(tmp_path / "bert")
+
+
+@pytest.mark.parametrize("text", ["{}", "null", "[1]", '{"model": 5}', '{"added_tokens": [], "model": {}}', "{", ""])
+@pytest.mark.parametrize("save", [save_bert, save_xlmr])
+def test_a_damaged_tokenizer(save, text, tmp_path):
+    save(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text(text)
+    with pytest.raises(ZgulError, match=r"tokenizer\.json is damaged .*again"):
+        encoders.load(tmp_path / "model")
+
+
 def test_weights_that_lack_layers_are_not_made_up(tmp_path):
     save_bert(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
@@ -173,6 +206,9 @@ def test_by_name_from_the_cache_without_network(tmp_path):
     shutil.copytree(tmp_path / "model", repository / "snapshots" / commit)
     assert load_in_new_process("acme/tiny", tmp_path, HF_HUB_OFFLINE="1") == "BertModel\n"
     assert load_in_new_process("acme/tiny", tmp_path, HF_ENDPOINT="http://127.0.0.1:9") == "BertModel\n"
+    without(repository / "snapshots" / commit, "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    message = load_in_new_process("acme/tiny", tmp_path, HF_HUB_OFFLINE="1")
+    assert "neither tokenizer.json nor vocab.txt" in message, "a download that was broken off"
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def _first_line(error: Exception) -> str:
 
 def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
     import torch
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel
 
     options = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
@@ -71,7 +71,7 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
         raise _not_supported(source, "a model that transformers does not know by itself") from error
     if config.model_type not in MODEL_TYPES:
         raise _not_supported(source, f"a model of the type {config.model_type!r}")
-    tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+    tokenizer = _load_tokenizer(source, options)
     if not tokenizer.is_fast:
         raise ZgulError(f"{source} has no fast tokenizer (tokenizer.json), which zgul needs to align words.")
     try:
@@ -94,6 +94,31 @@ def _load(source: str, *, local_files_only: bool) -> tuple[Any, Any]:
     if loaded["missing_keys"]:  # they would be random numbers
         raise ZgulError(f"{source}: the weights lack {len(loaded['missing_keys'])} tensors of its config.json.")
     return model, tokenizer
+
+
+def _load_tokenizer(source: str, options: dict[str, bool]) -> Any:
+    """The tokenizer; transformers itself makes an empty one up where there is no file of it."""
+    from transformers import AutoTokenizer
+    from transformers.utils import has_file
+
+    def there(name: str) -> bool:  # in the folder or in the cache, where a download has put it
+        return bool(has_file(source, name, local_files_only=True))
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds: whatever the parsers of the files stumble over
+        if not there("tokenizer.json"):
+            raise OSError(f"no tokenizer.json, and the tokenizer needs it: {_first_line(error)}") from error
+        raise ZgulError(
+            f"{source}: tokenizer.json is damaged ({type(error).__name__}: {_first_line(error)}); "
+            "fetch it, or save the tokenizer, again."
+        ) from error
+    others = [name for kind, name in tokenizer.vocab_files_names.items() if kind != "tokenizer_file"]
+    if not there("tokenizer.json") and not (others and all(map(there, others))):
+        raise OSError(f"no tokenizer: neither tokenizer.json nor {' and '.join(others) or 'a vocabulary'}")
+    return tokenizer
 
 
 @contextmanager
