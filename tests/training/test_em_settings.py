@@ -7,7 +7,7 @@ import torch
 from family import FUNCTION_WORDS, MARKED, family, tiny_encoder
 from zgul.adapters.bank import LanguageAdapter
 from zgul.ensemble.em import EMConfig
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
 from zgul.methods.tagger import Tagger
 from zgul.training.data import sample
@@ -55,6 +55,28 @@ def test_the_table_is_what_each_setting_alone_would_score(method: str, strategy:
     assert table.without == f1(0, 1.0) == 100
     assert table.f1 == {(steps, rate): f1(steps, rate) for steps in (1, 3) for rate in (1.0, 1000.0)}
     assert len(set(table.f1.values())) > 1, "EM moves something here"
+
+
+def test_a_grid_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch) -> None:
+    from zgul.training import em_settings
+
+    tagger, sentences, grid = tagger_of("zgul"), MADE.sentences("s1", 12), Grid(steps=(1, 3), rates=(1.0, 1000.0))
+    whole, tried, real = em_table(tagger, sentences, grid), [], em_settings.minimise_entropy
+
+    def minimise(model, batch, *args, **more):
+        tried.append(len(batch.rows))
+        if len(batch.rows) > limit:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(model, batch, *args, **more)
+
+    monkeypatch.setattr(em_settings, "minimise_entropy", minimise)
+    limit = 3
+    with pytest.warns(ZgulWarning, match="out of memory: going on with 512 tokens at a time"):
+        assert em_table(tagger, sentences, grid).f1 == whole.f1
+    assert sum(rows > limit for rows in tried[len(tried) // 2 :]) == 0, "the second rate starts with what fits"
+    limit = 0
+    with pytest.warns(ZgulWarning), pytest.raises(ZgulError, match="even with one sentence at a time"):
+        em_table(tagger, sentences, grid)
 
 
 def test_the_best_mean_wins_and_ties_go_to_fewer_steps() -> None:

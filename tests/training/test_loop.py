@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from small_tagger import MADE, small_tagger
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
 from zgul.methods.tagger import Tagger
 from zgul.training.config import NoiseConfig, TrainingConfig
@@ -96,6 +96,71 @@ def test_dev_f1_is_that_of_the_taggers_own_predictions() -> None:
     trainer.run()
     predicted = [p.tags for p in trainer.tagger.predict(trainer.data.dev, strategy="plain")]
     assert trainer.dev_scores().f1 == pytest.approx(scores(trainer.gold, predicted).f1)
+
+
+def full_above(limit: int, model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """While evaluating, batches of more tokens than ``limit`` do not fit into memory; gives the sizes tried."""
+    tried: list[int] = []
+    real = model.forward
+
+    def forward(batch, **more):
+        if not model.training:
+            tried.append(batch.input_ids.numel())
+            if tried[-1] > limit:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(batch, **more)
+
+    monkeypatch.setattr(model, "forward", forward)
+    return tried
+
+
+def test_an_evaluation_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch) -> None:
+    whole = trainer_of().run()
+    trainer = trainer_of()
+    trainer.dev_tokens = 1024
+    tried = full_above(256, trainer.tagger.model, monkeypatch)
+    with pytest.warns(ZgulWarning, match="out of memory: going on with 256 tokens at a time"):
+        assert trainer.run() == whole
+    assert sum(tokens > 256 for tokens in tried) == 2, "later evaluations start with what fits"
+
+
+def test_memory_too_small_to_evaluate_loses_no_step(tmp_path, monkeypatch) -> None:
+    trainer = trainer_of(tmp_path)
+    full_above(0, trainer.tagger.model, monkeypatch)
+    with (
+        pytest.warns(ZgulWarning),
+        pytest.raises(ZgulError, match="out of memory even with one sentence at a time; use a device with more memory"),
+    ):
+        trainer.run()
+    whole = trainer_of()
+    history = whole.run()
+    resumed, steps, real = trainer_of(tmp_path), itertools.count(), Stepper.step
+    monkeypatch.setattr(Stepper, "step", lambda self, b: (next(steps), real(self, b))[1])
+    assert resumed.run(resume=True) == history, "the evaluation is made up for"
+    assert next(steps) == 12, "and the first epoch not trained again"
+    assert_equal(weights(whole.tagger), weights(resumed.tagger))
+
+
+@pytest.mark.parametrize("more", [{}, {"eval_every": 5}, {"epochs": 1}, {"eval_every": 5, "patience": 1}])
+def test_stopped_in_any_evaluation_and_resumed_equals_uninterrupted(tmp_path, monkeypatch, more: dict) -> None:
+    whole = trainer_of(**more)
+    history = whole.run()
+    real = Trainer.dev_scores
+    for at in range(len(history)):
+        folder, evaluations = tmp_path / str(at), itertools.count()
+
+        def dev_scores(self, report=None, at=at, evaluations=evaluations):
+            if next(evaluations) == at:
+                raise Stop
+            return real(self, report)
+
+        monkeypatch.setattr(Trainer, "dev_scores", dev_scores)
+        with pytest.raises(Stop):
+            trainer_of(folder, **more).run()
+        monkeypatch.setattr(Trainer, "dev_scores", real)
+        resumed = trainer_of(folder, **more)
+        assert resumed.run(resume=True) == history
+        assert_equal(weights(whole.tagger), weights(resumed.tagger))
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, f1: list[float]) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
 
+from zgul.corpora.encode import Batch, EncodedCorpus
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.errors import ZgulError
@@ -19,6 +21,7 @@ from zgul.evaluation import scores
 from zgul.methods.decode import decoder
 from zgul.methods.tagger import Tagger, batch_tokens
 from zgul.precision import autocast
+from zgul.training.memory import fitting
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,11 @@ def em_table(
     encoded = tagger.pieces.encode(sentences, languages=rows).to(tagger.device)
     gold = [sentence.tags or [] for sentence in sentences]
     table, decode = EMTable(language, len(sentences), 0.0), decoder(tagger.decode, tagger.labels)
+    tokens = batch_tokens(tagger.device)
     for rate in grid.rates:
         config = replace(base, steps=max(grid.steps), lr=rate)
-        size = len(encoded.pieces), len(tagger.labels)
-        kept = {step: torch.zeros(size, device=tagger.device) for step in (0, *grid.steps)}  # label probabilities
-        for batch in encoded.batches(batch_tokens(tagger.device)):
-
-            def keep(step: int, logits: torch.Tensor, batch=batch, kept=kept) -> None:  # type: ignore[no-untyped-def]
-                if step in kept:
-                    encoded.scatter(kept[step], batch, logits.float().softmax(dim=-1))
-
-            with autocast(tagger.device, tagger.precision):
-                minimise_entropy(tagger.model, batch, config, on_step=keep)
-            if on_batch is not None:
-                on_batch(len(batch.rows))
+        run = partial(_run, tagger, encoded, config, (0, *grid.steps), on_batch)
+        kept, tokens = fitting(run, encoded, tokens)
         for step, probabilities in kept.items():
             found = [decode(of_words.numpy()) for of_words in encoded.by_sentence(probabilities)]
             f1 = scores(gold, [[tagger.labels[tag] for tag in tags] for tags in found]).f1
@@ -89,6 +83,30 @@ def em_table(
             else:
                 table.without = f1
     return table
+
+
+def _run(
+    tagger: Tagger,
+    encoded: EncodedCorpus,
+    config: EMConfig,
+    steps: Sequence[int],
+    on_batch: Callable[[int], None] | None,
+    tokens: int,
+) -> dict[int, torch.Tensor]:
+    """Label probabilities [P, C] after each of these numbers of steps, in batches of so many tokens."""
+    size = len(encoded.pieces), len(tagger.labels)
+    kept = {step: torch.zeros(size, device=tagger.device) for step in steps}
+    for batch in encoded.batches(tokens):
+
+        def keep(step: int, logits: torch.Tensor, batch: Batch = batch) -> None:
+            if step in kept:
+                encoded.scatter(kept[step], batch, logits.float().softmax(dim=-1))
+
+        with autocast(tagger.device, tagger.precision):
+            minimise_entropy(tagger.model, batch, config, on_step=keep)
+        if on_batch is not None:
+            on_batch(len(batch.rows))
+    return kept
 
 
 def best_setting(tables: Sequence[EMTable]) -> EMConfig:

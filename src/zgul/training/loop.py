@@ -26,6 +26,7 @@ from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.data import LabelledData
 from zgul.training.interrupt import deferred_interrupt
+from zgul.training.memory import fitting
 from zgul.training.stepper import Stepper, half_frozen
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
@@ -65,6 +66,7 @@ class Trainer:
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.dev = data.encode(data.dev, self.pieces, self.rows).to(self.device)
+        self.dev_tokens = 65536 if self.device.type == "cuda" else 8192  # read at once
         self.gold = [sentence.tags or [] for sentence in data.dev]
         chunks = len(data.encode(data.train, self.pieces, self.rows))
         self.steps_per_epoch = math.ceil(chunks / self.batch_rows)
@@ -116,9 +118,10 @@ class Trainer:
         self, corpus: EncodedCorpus, started: float, report: Report | None, interrupt: threading.Event
     ) -> bool:
         """False when training is to stop early."""
-        every = self.config.eval_every or self.steps_per_epoch
         progress = self.progress
         batches = self._order(corpus, progress.epoch)
+        if self._due(len(batches)) and not self._evaluate(started, report):  # stopped in this evaluation, and resumed
+            return False
         running = torch.tensor(progress.loss, device=self.device)
         for rows, length in batches[progress.batch :]:
             self.tagger.model.train()
@@ -127,12 +130,11 @@ class Trainer:
             progress.counted += 1
             progress.step += 1
             progress.batch += 1
-            last = progress.batch == len(batches) and progress.epoch + 1 == self.config.rounds
-            if progress.step % every == 0 or last:
-                loss = float(running / progress.counted)
-                running, progress.loss, progress.counted = torch.zeros_like(running), 0.0, 0
-                if not self._evaluate(loss, started, report):
+            if self._due(len(batches)):
+                progress.loss = float(running)
+                if not self._evaluate(started, report):
                     return False
+                running = torch.zeros_like(running)
             elif report is not None and (self.device.type == "cpu" or progress.counted % 10 == 0):
                 report(self._status(started) | {"loss": float(running / progress.counted)})
             if interrupt.is_set():
@@ -142,13 +144,23 @@ class Trainer:
         progress.loss = float(running)
         return True
 
-    def _evaluate(self, loss: float, started: float, report: Report | None) -> bool:
+    def _due(self, batches: int) -> bool:
+        """Whether an evaluation is to come now; after it no step is counted any more."""
+        every = self.config.eval_every or self.steps_per_epoch
+        last = self.progress.batch == batches and self.progress.epoch + 1 == self.config.rounds
+        return self.progress.counted > 0 and (self.progress.step % every == 0 or last)
+
+    def _evaluate(self, started: float, report: Report | None) -> bool:
+        """False when training is to stop early."""
+        loss = self.progress.loss / self.progress.counted
         if not math.isfinite(loss):
             raise ZgulError(
                 f"the loss is no longer a number at step {self.progress.step}; lower --lr (now {self.config.lr:g})"
             )
+        self._save()  # whatever happens in the evaluation, no step is lost
         progress = self.progress
         f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
+        progress.loss, progress.counted = 0.0, 0
         entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
         progress.history.append(entry)
         if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last are the best
@@ -182,20 +194,25 @@ class Trainer:
     @torch.no_grad()
     def dev_scores(self, report: Report | None = None) -> Scores:
         """F1 on the combined dev sets of the sources, without EM."""
+        predicted, self.dev_tokens = fitting(lambda tokens: self._predict(tokens, report), self.dev, self.dev_tokens)
+        labels = self.tagger.labels
+        tags = [[labels[int(tag)] for tag in row] for row in self.dev.by_sentence(predicted)]
+        return scores(self.gold, tags)
+
+    def _predict(self, tokens: int, report: Report | None) -> Tensor:
+        """The best label of each piece of the dev sets [P], in batches of so many tokens."""
         model = self.tagger.model
         model.eval()
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.int16, device=self.device)
         done = 0
-        for batch in self.dev.batches(65536 if self.device.type == "cuda" else 8192, LENGTH_STEP):
+        for batch in self.dev.batches(tokens, LENGTH_STEP):
             with autocast(self.device, self.config.precision):
                 logits = model(batch)
             self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
             done += len(batch.rows)
             if report is not None:
                 report({"stage": "dev sets", "done": done, "total": len(self.dev)})
-        labels = self.tagger.labels
-        tags = [[labels[int(tag)] for tag in row] for row in self.dev.by_sentence(predicted)]
-        return scores(self.gold, tags)
+        return predicted
 
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
         """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""

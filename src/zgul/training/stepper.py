@@ -16,6 +16,7 @@ from torch.nn import Parameter
 from torch.nn import functional as F
 
 from zgul.corpora.encode import IGNORED, Batch
+from zgul.devices import out_of_memory
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.graphs import GraphedStep
 from zgul.methods.model import Model
@@ -86,13 +87,12 @@ class Stepper:
         while True:
             try:
                 return self._step(**vars(batch))
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            except (RuntimeError, MemoryError) as error:
                 self._halve(error)
 
     def _halve(self, error: BaseException) -> None:
         """Make room, or give the error on."""
-        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-        if not full:
+        if not out_of_memory(error):
             raise error
         if self.micro == 1:
             raise ZgulError("out of memory even with one sentence at a time; lower max_pieces") from error
