@@ -114,6 +114,8 @@ def test_mistakes_are_named(place, tmp_path):
         train(little, "--output", tmp_path / "out")
     with pytest.raises(ZgulError, match="qqxx"):
         train(place, "--lang", "qqxx", "--output", tmp_path / "out")
+    with pytest.raises(ZgulError, match=r"little is a folder; files are needed here"):
+        train(place, "--text", little, "--output", tmp_path / "out")
     with pytest.raises(ZgulError, match=r"absent.txt: no such file"):
         train(place, "--text", tmp_path / "absent.txt", "--output", tmp_path / "out")
     wide = write_group(tmp_path / "wide", width=32)

@@ -92,6 +92,8 @@ def train(
     if full and (invertible or adapterhub or size):
         raise ZgulError("--full trains the encoder, not an adapter: leave out --invertible, --adapterhub and --size")
     files = [*text, *(more or [])]
+    if folders := [str(path) for path in files if path.is_dir()]:
+        raise ZgulError(f"{', '.join(folders)} is a folder; files are needed here: --text FILE --text FILE")
     if absent := [str(path) for path in files if not path.is_file()]:  # before the seconds that loading takes
         raise ZgulError(f"{', '.join(absent)}: no such file")
     mlm = MLMConfig(steps=steps, blocks=blocks, lr=lr if lr is not None else (5e-5 if full else 1e-3), seed=seed)
