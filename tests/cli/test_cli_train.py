@@ -109,7 +109,10 @@ def test_the_encoder_can_be_saved_inside(place, tmp_path):
         (["--config", "absent.yaml"], "absent.yaml: no such file"),
         (["--em-by", "loso", "--em-target-dev"], "give one"),
         (["--em-by", "guess"], "em_by is source, loso or target"),
-        (["--noise", "2"], "shares between 0 and 1"),
+        (["--noise", "2"], "noise.sentences must be between 0 and 1"),
+        (["--set", "epochs=-1"], "epochs must be at least 0"),
+        (["--lr", "nan"], "lr must be at least 0"),
+        (["--config", "."], "a YAML file with options is needed"),
         (["--sources", "en,xxyyzz"], "xxyyzz"),
     ],
 )

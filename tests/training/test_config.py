@@ -61,14 +61,37 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
         ({"select": "first"}, "select is best or last"),
         ({"precision": "int8"}, "precision is one of auto, float32, bfloat16"),
         ({"em_by": "guess"}, "em_by is source, loso or target"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"accumulate": 0}, "accumulate must be at least 1"),
-        ({"max_pieces": 2}, "max_pieces must be at least 3"),
-        ({"lr": -1}, "must not be negative"),
-        ({"language_lr": -1}, "must not be negative"),
-        ({"warmup": 1.5}, "warmup is a share between 0 and 1"),
-        ({"noise": {"words": 2}}, "noise takes shares between 0 and 1"),
-        ({"noise": {"edits": 0}}, "at least one edit"),
+        ({"batch_size": 0}, "^batch_size must be at least 1, not 0"),
+        ({"accumulate": 0}, "^accumulate must be at least 1"),
+        ({"max_pieces": 2}, "^max_pieces must be at least 3"),
+        ({"epochs": -1}, "^epochs must be at least 0, not -1"),
+        ({"eval_every": -1}, "^eval_every must be at least 0"),
+        ({"patience": -1}, "^patience must be at least 0"),
+        ({"limit": -1}, "^limit must be at least 0"),
+        ({"em_sentences": -1}, "^em_sentences must be at least 0"),
+        ({"lr": -1}, "^lr must be at least 0, not -1"),
+        ({"lr": ".nan"}, "lr must be a number, not '.nan'"),
+        ({"lr": "nan"}, "^lr must be at least 0, not nan"),
+        ({"lr": float("inf")}, "^lr must be at least 0, not inf"),
+        ({"language_lr": -1}, "^language_lr must be at least 0"),
+        ({"weight_decay": -0.1}, "^weight_decay must be at least 0"),
+        ({"clip": -1}, "^clip must be above 0, not -1"),
+        ({"clip": 0}, "^clip must be above 0"),
+        ({"clip": "nan"}, "^clip must be above 0"),
+        ({"seed": -1}, "^seed must be between 0 and 4294967295, not -1"),
+        ({"seed": 2**32}, "^seed must be between 0 and 4294967295"),
+        ({"warmup": 1.5}, "^warmup must be between 0 and 1, not 1.5"),
+        ({"noise": {"sentences": -0.1}}, "^noise.sentences must be between 0 and 1, not -0.1"),
+        ({"noise": {"words": 2}}, "^noise.words must be between 0 and 1"),
+        ({"noise": {"words": "nan"}}, "^noise.words must be between 0 and 1"),
+        ({"noise": {"edits": 0}}, "^noise.edits must be at least 1"),
+        ({"options": {"reduction": 0}}, "^options.reduction must be above 0, not 0.0"),
+        ({"options": {"reduction": float("inf")}}, "^options.reduction must be above 0"),
+        ({"options": {"dropout": 1}}, "^options.dropout must be at least 0 and below 1, not 1.0"),
+        ({"options": {"dropout": -0.1}}, "^options.dropout must be at least 0 and below 1"),
+        ({"options": {"encoder_rank": -1}}, "^options.encoder_rank must be at least 0"),
+        ({"options": {"cpg_rank": 0}}, "^options.cpg_rank must be at least 1"),
+        ({"options": {"cpg_bottleneck": 0}}, "^options.cpg_bottleneck must be at least 1"),
         ({"options": {"combine": "sum"}}, "combine is one of linear, max"),
     ],
 )
@@ -87,6 +110,8 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: str | bytes, m
         TrainingConfig.from_yaml(path)
     with pytest.raises(ZgulError, match="no such file"):
         TrainingConfig.from_yaml(tmp_path / "none.yaml")
+    with pytest.raises(ZgulError, match="a YAML file with options is needed"):
+        TrainingConfig.from_yaml(tmp_path)
 
 
 def test_the_papers_epochs() -> None:

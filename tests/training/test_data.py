@@ -9,7 +9,7 @@ from small_tagger import MADE, small_tagger
 from zgul.corpora import columns
 from zgul.corpora.encode import IGNORED
 from zgul.corpora.sentence import Sentence
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.data import labelled_data, load_labelled, sample, training_languages
 
@@ -48,13 +48,31 @@ def test_a_label_that_a_corpus_never_uses_is_unknown_there() -> None:
     assert encoded.corpus.tolist() == [0, 0, 1]
 
 
-def test_data_without_labels_or_with_new_ones_on_dev() -> None:
+def test_code_switched_sentences_are_a_corpus_of_their_own() -> None:
+    """They name the language of each word, and none of the whole."""
+    mixed = Sentence(["paki", "paki"], ["B-DATE", "O"], word_languages=["en", "sw"])
+    train = [mixed, sentence("O B-PER", "sw")]
+    data = labelled_data(train, [], TrainingConfig(label_set_per_corpus=True))
+    encoded = data.encode(train, small_tagger().pieces, ROWS)
+    allowed = dict(zip(data.labels, data.allowed[encoded.corpus[0]].tolist(), strict=True))
+    assert allowed == {"O": True, "B-DATE": True, "B-PER": False}
+    assert data.allowed[encoded.corpus[1]].tolist() == [True, False, True]
+
+
+def test_data_without_labels() -> None:
     with pytest.raises(ZgulError, match="has no labels"):
         labelled_data([Sentence(["a"])], [], TrainingConfig())
     with pytest.raises(ZgulError, match="has no labels"):
         labelled_data([sentence("X")], [], TrainingConfig(unannotated=("X",)))
-    with pytest.raises(ZgulError, match="the dev data has labels that the training data lacks: INTJ, SYM"):
-        labelled_data([sentence("NOUN")], [sentence("SYM NOUN INTJ")], TrainingConfig())
+
+
+def test_labels_that_only_dev_has_count_as_mistakes() -> None:
+    train, dev = [sentence("NOUN")], [sentence("SYM NOUN INTJ X")]
+    with pytest.warns(ZgulWarning, match="that the training data lacks: INTJ, SYM; they count as mistakes"):
+        data = labelled_data(train, dev, TrainingConfig(unannotated=("X",)))
+    assert data.labels == ["NOUN"] and data.dev == dev
+    encoded = data.encode(dev, small_tagger().pieces, ROWS)
+    assert encoded.labels[encoded.first].tolist() == [IGNORED, 0, IGNORED, IGNORED]
 
 
 def test_noise_is_drawn_afresh_each_epoch_and_again_for_the_same_seed() -> None:

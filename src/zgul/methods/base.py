@@ -46,6 +46,15 @@ class MethodOptions:
         ):
             if getattr(self, name) not in allowed:
                 raise ZgulError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name, fine, range_ in (
+            ("reduction", 0 < self.reduction < float("inf"), "above 0"),
+            ("dropout", 0 <= self.dropout < 1, "at least 0 and below 1"),
+            ("encoder_rank", self.encoder_rank >= 0, "at least 0"),
+            ("cpg_rank", self.cpg_rank >= 1, "at least 1"),
+            ("cpg_bottleneck", self.cpg_bottleneck >= 1, "at least 1"),
+        ):
+            if not fine:
+                raise ZgulError(f"options.{name} must be {range_}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -22,8 +23,10 @@ class NoiseConfig:
     edits: int = 1  # edits in each such word
 
     def __post_init__(self) -> None:
-        if not (0 <= self.sentences <= 1 and 0 <= self.words <= 1 and self.edits >= 1):
-            raise ZgulError("noise takes shares between 0 and 1 and at least one edit")
+        _check_number(self.edits >= 1, "noise.edits", "at least 1", self.edits)
+        for name in ("sentences", "words"):
+            share = getattr(self, name)
+            _check_number(0 <= share <= 1, f"noise.{name}", "between 0 and 1", share)
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,12 @@ class TrainingConfig:
         check_decoding(self.decode)
         if self.em_by not in ("source", "loso", "target"):
             raise ZgulError(f"em_by is source, loso or target, not {self.em_by!r}")
-        for name, least in (("batch_size", 1), ("accumulate", 1), ("max_pieces", 3)):  # a piece between two specials
-            if getattr(self, name) < least:
-                raise ZgulError(f"{name} must be at least {least}")
-        if self.lr < 0 or self.language_lr < 0 or not 0 <= self.warmup <= 1:
-            raise ZgulError("lr and language_lr must not be negative and warmup is a share between 0 and 1")
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            _check_number(least <= value < math.inf, name, f"at least {least}", value)
+        _check_number(0 < self.clip < math.inf, "clip", "above 0", self.clip)
+        _check_number(0 <= self.warmup <= 1, "warmup", "between 0 and 1", self.warmup)
+        _check_number(0 <= self.seed < 2**32, "seed", f"between 0 and {2**32 - 1}", self.seed)
 
     @property
     def rounds(self) -> int:
@@ -110,11 +114,23 @@ class TrainingConfig:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ZgulError(f"{path}: no such file") from None
+        except OSError as error:  # a folder, say
+            raise ZgulError(f"{path} cannot be read ({error.strerror}); a YAML file with options is needed") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ZgulError(f"{path} is not valid YAML: {error}") from error
         if not isinstance(values, dict):
             raise ZgulError(f"{path} must hold a mapping of option: value")
         return values
+
+
+_AT_LEAST = dict.fromkeys(("epochs", "lr", "language_lr", "weight_decay"), 0)
+_AT_LEAST |= dict.fromkeys(("eval_every", "patience", "limit", "em_sentences"), 0)
+_AT_LEAST |= {"batch_size": 1, "accumulate": 1, "max_pieces": 3}  # a piece between two specials
+
+
+def _check_number(fine: bool, name: str, allowed: str, value: float) -> None:
+    if not fine:
+        raise ZgulError(f"{name} must be {allowed}, not {value}")
 
 
 def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:

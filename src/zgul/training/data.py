@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from torch import Tensor
 from zgul import corpora
 from zgul.corpora.encode import EncodedCorpus, PieceEncoder
 from zgul.corpora.sentence import Sentence
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.noise import CharacterNoise, letter_counts
 
@@ -100,16 +101,14 @@ def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingCo
     labels = sorted(found, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
     unknown = {tag for sentence in dev for tag in sentence.tags or ()} - found - set(config.unannotated)
     if unknown:
-        more = f"train on more sentences than --limit {config.limit}, or " if config.limit else ""
-        raise ZgulError(
-            f"the dev data has labels that the training data lacks: {', '.join(sorted(unknown))}; "
-            f"{more}leave them out with --unannotated {','.join(sorted(unknown))}"
-        )
+        named = ", ".join(sorted(unknown))
+        message = f"the dev data has labels that the training data lacks: {named}; they count as mistakes"
+        warnings.warn(message, ZgulWarning, stacklevel=2)
     languages = list(dict.fromkeys(sentence.language or "" for sentence in train))
     allowed = torch.ones(len(languages), len(labels), dtype=torch.bool)
     if config.label_set_per_corpus:
         for row, language in enumerate(languages):
-            used = {tag for s in train if s.language == language for tag in s.tags or ()}
+            used = {tag for s in train if (s.language or "") == language for tag in s.tags or ()}
             allowed[row] = torch.tensor([label in used for label in labels])
     corpus_of = {language: row for row, language in enumerate(languages)}
     return LabelledData(train, dev, labels, allowed, corpus_of, config.noise)
