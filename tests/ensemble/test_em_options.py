@@ -9,6 +9,7 @@ from em_oracle import forward, mean_entropy, start_scores
 from small_tagger import MADE, small_tagger
 from zgul.corpora.encode import Batch
 from zgul.encoders.packing import Packing
+from zgul.ensemble import em
 from zgul.ensemble.em import EMConfig, _Leaves, minimise_entropy, position_entropy
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
@@ -71,16 +72,42 @@ def by_hand(tagger: Tagger, batch: Batch, row: int, positions: str, tied: bool, 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("positions", ["words", "all"])
-def test_one_step_of_each_kind_is_what_it_is_by_hand(tagger, positions: str, tied: bool) -> None:
+def test_one_step_of_each_kind_is_what_it_is_by_hand(tagger, positions: str, tied: bool, monkeypatch) -> None:
+    monkeypatch.setattr(em, "PADDED", 0)  # the release sums over padding too; without it this can be done by hand
     encoded = tagger.pieces.encode(MADE.sentences("target", 3), languages=tagger.prepare(["target"]))
     for row in range(3):
-        # no padding here: the release sums over that too
         alone = encoded.batch(torch.tensor([row]), int(encoded.lengths[row]) + 2)
         expected = by_hand(tagger, alone, 0, positions, tied, 2.0)
         result = minimise_entropy(tagger.model, alone, EMConfig(steps=1, lr=2.0, positions=positions, tied=tied))
         torch.testing.assert_close(result.after[:-1, 0], expected[:-1], rtol=0, atol=1e-9)
         counts = alone.words[0] if positions == "words" else alone.mask[0]
         torch.testing.assert_close(result.after[-1, 0, counts], expected[-1, counts], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("padded", [128, 20])  # pieces: all sentences are shorter, some are longer
+def test_the_releases_sum_does_not_hear_how_long_other_sentences_are(tagger, padded, tied, monkeypatch) -> None:
+    config = EMConfig(steps=2, lr=0.5, positions="all", tied=tied)
+    monkeypatch.setattr(em, "PADDED", padded)
+    encoded = tagger.pieces.encode(MADE.sentences("target", 8), languages=tagger.prepare(["target"]))
+    lengths = (encoded.lengths + 2).tolist()
+    assert min(lengths) < 20 < max(lengths) < 100
+    together = encoded.batch(torch.arange(8), max(lengths))
+    found = minimise_entropy(tagger.model, together, config)
+    assert found.logits.shape[:2] == found.before.shape[1:3] == found.after.shape[1:3] == together.words.shape
+    for row, length in enumerate(lengths):
+        alone = minimise_entropy(tagger.model, encoded.batch(torch.tensor([row]), length), config)
+        torch.testing.assert_close(found.logits[row, :length], alone.logits[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.after[:, row, :length], alone.after[:, 0], rtol=0, atol=1e-9)
+    heard: list[torch.Tensor] = []
+    minimise_entropy(tagger.model, together, config, on_step=lambda _, logits: heard.append(logits))
+    torch.testing.assert_close(heard[-1], found.logits, rtol=0, atol=1e-9)
+    if padded == 128:  # the release's own padding is what is added
+        same = minimise_entropy(tagger.model, encoded.batch(torch.arange(8), 128), config).logits
+        torch.testing.assert_close(same[:, : max(lengths)], found.logits, rtol=0, atol=1e-9)
+        monkeypatch.setattr(em, "PADDED", 0)
+        fewer = minimise_entropy(tagger.model, together, config).logits
+        assert not torch.allclose(fewer[together.words], found.logits[together.words], atol=1e-6)
 
 
 def test_tied_moves_are_the_same_for_all_tokens_of_a_layer(tagger, batch) -> None:
@@ -172,6 +199,33 @@ def test_no_step_is_the_model_itself_for_madx(invertible: str, strategy: str) ->
     assert not torch.allclose(moved.logits[batch.words], plain[batch.words], atol=1e-6)
     assert moved.after.shape == (2, *batch.words.shape, 1, 3), "the invertible blocks' weights are no layer"
     assert (moved.entropy[-1] < moved.entropy[0]).all()
+
+
+def test_emea_moves_the_weights_of_mixed_invertible_blocks() -> None:
+    """EMEA's vector 0, with all others, by plain autograd on the whole model."""
+    steps, lr = 2, 5.0
+    tagger = small_tagger("madx-multi", options=MethodOptions(dropout=0.0, invertible="mixed"), double=True)
+    encoded = tagger.pieces.encode(MADE.sentences("target", 3), languages=tagger.prepare(["target"], "emea"))
+    batch = encoded.batch(torch.arange(3), int(encoded.lengths.max()) + 2)
+
+    def by_autograd(moving: set[int]) -> torch.Tensor:
+        zeros = torch.zeros(3, 1, 1, 3, dtype=torch.float64)  # sentences, one for all tokens, one view, adapters
+        moves = {layer: zeros.clone().requires_grad_(layer in moving) for layer in (-1, 0, 1)}
+
+        def logits() -> torch.Tensor:
+            return tagger.model(batch, choose=lambda layer, scores: (scores() + moves[layer]).softmax(dim=-1))
+
+        for _ in range(steps):
+            found = logits()
+            places = [batch.words[row].nonzero().flatten().tolist() for row in range(3)]
+            loss = sum(mean_entropy(found[row], places[row]) for row in range(3))
+            for layer, gradient in zip(moving, torch.autograd.grad(loss, [moves[n] for n in moving]), strict=True):
+                moves[layer] = (moves[layer] - lr * gradient).detach().requires_grad_()
+        return logits().detach()[batch.words]
+
+    result = minimise_entropy(tagger.model, batch, EMConfig(steps=steps, lr=lr, tied=True)).logits[batch.words]
+    torch.testing.assert_close(result, by_autograd({-1, 0, 1}), rtol=0, atol=1e-9)
+    assert not torch.allclose(result, by_autograd({0, 1}), atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from zgul.corpora.encode import Batch
+from zgul.corpora.encode import IGNORED, Batch
 from zgul.encoders.packing import Packing
 from zgul.errors import ZgulError
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 STARTS = ("scores", "probabilities")
 POSITIONS = ("words", "all")
+PADDED = 128  # pieces to which the authors' release pads each sentence
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class EMConfig:
     lr: float = 10.0
     tied: bool = False  # one move for all tokens of a layer, as the original EMEA
     start: str = "scores"  # "probabilities": the authors' release, which applies the softmax twice
-    positions: str = "words"  # "all": the release's sum over every position, padding and specials included
+    positions: str = "words"  # "all": the release's sum over 128 positions, padding and specials included
     layers: int = 0  # above 0: only the scores of this many upper layers move
     skip_below: float = 0.0  # sentences of less entropy (nats a word) are certain already and stay as they are
     patience: int = 0  # above 0: a sentence stops when its tags have not changed for this many steps
@@ -112,6 +114,13 @@ class EMResult:
     steps: Tensor  # [B] how often each sentence was moved
     entropy: list[Tensor] = field(default_factory=list)  # [B] after each forward, mean over the words
 
+    def cut(self, length: int) -> EMResult:
+        """The first positions alone."""
+        if self.logits.shape[1] == length:
+            return self
+        before, after = self.before[:, :, :length], self.after[:, :, :length]
+        return replace(self, logits=self.logits[:, :length], before=before, after=after)
+
 
 def minimise_entropy(
     model: Model, batch: Batch, config: EMConfig, *, on_step: Callable[[int, Tensor], None] | None = None
@@ -123,6 +132,9 @@ def minimise_entropy(
     """
     if on_step is not None:
         config = replace(config, skip_below=0.0, patience=0)
+    length = batch.input_ids.shape[1]
+    if config.positions == "all":
+        batch = _padded(batch, min(PADDED, model.encoder.max_pieces), model.encoder.model.config.pad_token_id)
     with _frozen(model):
         run = _Run(model, batch, config)
         for step in range(config.steps + 1):
@@ -130,7 +142,7 @@ def minimise_entropy(
             with torch.set_grad_enabled(not last):
                 run.forward(step)
             if on_step is not None:
-                on_step(step, run.logits.detach())
+                on_step(step, run.logits.detach()[:, :length])
             if last:
                 run.finish(step, torch.ones_like(run.entropy, dtype=torch.bool))
             elif config.adaptive:
@@ -144,7 +156,7 @@ def minimise_entropy(
             if not last:
                 run.step()
                 run.drop()
-    return run.result
+    return run.result.cut(length)
 
 
 class _Run:
@@ -254,10 +266,24 @@ def _sentence_entropy(per_position: Tensor, batch: Batch, positions: str) -> Ten
 
 
 def _packing(batch: Batch, config: EMConfig) -> Packing:
-    if config.positions == "all":
-        everywhere = torch.ones_like(batch.mask)
+    if config.positions == "all":  # a longer sentence counts whole, but not the padding that others give it
+        counted = batch.mask.sum(dim=1, keepdim=True).clamp(min=PADDED)  # [B, 1]
+        everywhere = torch.arange(batch.mask.shape[1], device=batch.mask.device) < counted  # [B, T]
         return Packing(everywhere, everywhere)
     return Packing(batch.mask, batch.words)
+
+
+def _padded(batch: Batch, length: int, pad: int) -> Batch:
+    """The batch with padding up to this length, if it is shorter: then no sentence hears how long the others are."""
+    more = max(0, length - batch.input_ids.shape[1])
+    return replace(
+        batch,
+        input_ids=F.pad(batch.input_ids, (0, more), value=pad),
+        mask=F.pad(batch.mask, (0, more), value=False),
+        words=F.pad(batch.words, (0, more), value=False),
+        languages=torch.cat([batch.languages, batch.languages[:, :1].expand(-1, more)], dim=1),
+        labels=F.pad(batch.labels, (0, more), value=IGNORED),
+    )
 
 
 class _Leaves:
