@@ -139,6 +139,18 @@ def test_numbers_too_large_for_16_bits_are_refused(tmp_path: Path, bits: int) ->
     assert load_tensors(tmp_path / "t")["big"] == 1e6
 
 
+def test_only_what_shares_its_memory_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, alone = torch.randn(6, 4), torch.arange(5)
+    tensors = {"whole": whole, "same": whole, "part": whole[2:4], "turned": whole.t(), "alone": alone}
+    copied: list[int] = []
+    clone = torch.Tensor.clone
+    monkeypatch.setattr(torch.Tensor, "clone", lambda self: copied.append(self.numel()) or clone(self))
+    save_tensors(tmp_path / "t", tensors)
+    assert copied == [24, 8]
+    loaded = load_tensors(tmp_path / "t")
+    assert all(torch.equal(loaded[name], value) for name, value in tensors.items())
+
+
 @pytest.mark.parametrize("bits", FORMS)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_not_finite_is_not_saved(tmp_path: Path, bits: int, bad: float) -> None:

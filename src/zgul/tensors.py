@@ -38,12 +38,15 @@ def save_tensors(
         raise ZgulError(f"tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}")
     packed: dict[str, Tensor] = {}
     coded: dict[str, list[int]] = {}
+    seen: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().cpu().contiguous()
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise ZgulError(f"{name} holds numbers that are not finite; {path} was not written")
         if bits == 32 or not tensor.is_floating_point():
-            packed[name] = tensor.clone()
+            memory = tensor.untyped_storage().data_ptr()
+            packed[name] = tensor.clone() if memory in seen else tensor  # safetensors refuses to share
+            seen.add(memory)
         elif bits == 16 or tensor.dim() < 2 or tensor.numel() < SMALL:
             packed[name] = tensor.to(torch.float16)
             if not torch.isfinite(packed[name]).all():
