@@ -92,7 +92,8 @@ def refused(path: Path, match: str, fingerprint: str = "print") -> None:
 
 
 def test_another_runs_checkpoint(saved: Path) -> None:
-    refused(saved, "belongs to a run with another configuration; use another --output", "another")
+    match = "belongs to a run with another configuration or other data; use another --output, or --overwrite it"
+    refused(saved, match, "another")
 
 
 def test_damaged_checkpoints(saved: Path) -> None:
@@ -106,17 +107,82 @@ def test_damaged_checkpoints(saved: Path) -> None:
 
     for length in (0, 8, len(whole) // 2, len(whole) - 1):
         saved.write_bytes(whole[:length])
-        refused(saved, "is not a complete safetensors file")
+        refused(saved, r"is not a complete safetensors file .*; start anew with --overwrite$")
     rewrite(**{"model.0.bias": torch.full((4,), torch.nan)})
-    refused(saved, "model.0.bias holds numbers that are not finite")
+    refused(saved, "model.0.bias holds numbers that are not finite; start anew with --overwrite$")
     rewrite(**{"model.0.bias": torch.zeros(3)})
-    refused(saved, "is damaged: model.0.bias is missing or has another shape; start anew without --resume")
-    save_file({key: value for key, value in tensors.items() if key != "random.cpu"}, saved, metadata=notes)
-    refused(saved, "random.cpu is missing")
-    rewrite({"fingerprint": "print"})
-    refused(saved, "does not say how far the run was")
+    refused(saved, "is damaged: model.0.bias is missing or has another shape; start anew with --overwrite$")
+    rewrite(**{"best.0.bias": torch.zeros(3)})
+    refused(saved, "best.0.bias is missing or has another shape")
+    rewrite(**{"random.cpu": torch.zeros(3, dtype=torch.uint8)})
+    refused(saved, "random.cpu is missing or has another shape")
+    for lost in tensors:
+        save_file({key: value for key, value in tensors.items() if key != lost}, saved, metadata=notes)
+        refused(saved, f"{lost} is missing")
     saved.unlink()
     refused(saved, "no such file")
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"optimizer.0.exp_avg": torch.zeros(2, 2)}, "optimizer.0.exp_avg"),
+        ({"optimizer.1.exp_avg_sq": torch.zeros(3)}, "optimizer.1.exp_avg_sq"),
+        ({"optimizer.2.step": torch.zeros(2)}, "optimizer.2.step"),
+        ({"optimizer.3.step": torch.zeros(())}, "optimizer.3.step"),
+        ({"optimizer.x.step": torch.zeros(())}, "optimizer.x.step"),
+        ({"optimizer": torch.zeros(())}, "optimizer"),
+    ],
+)
+def test_an_optimizer_that_does_not_fit(saved: Path, changed: dict[str, torch.Tensor], name: str) -> None:
+    with safe_open(saved, "pt") as file:
+        notes = file.metadata()
+    save_file(load_file(saved) | changed, saved, metadata=notes)
+    refused(saved, f"is damaged: {name} is missing or has another shape; start anew with --overwrite$")
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        None,
+        "{",
+        "[1]",
+        "3",
+        "{}x",
+        '{"speed": 3}',
+        '{"epoch": "two"}',
+        '{"best_f1": null}',
+        '{"history": {}}',
+        '{"history": [3]}',
+        '{"history": [{"loss": 1}]}',
+    ],
+)
+def test_progress_that_cannot_be_read(saved: Path, progress: str | None) -> None:
+    with safe_open(saved, "pt") as file:
+        notes = file.metadata()
+    notes = {name: value for name, value in notes.items() if name != "progress"}
+    save_file(load_file(saved), saved, metadata=notes | ({} if progress is None else {"progress": progress}))
+    refused(saved, "is damaged: it does not say how far the run was .*; start anew with --overwrite$")
+
+
+def test_a_checkpoint_says_what_it_holds(saved: Path) -> None:
+    with safe_open(saved, "pt") as file:
+        notes = file.metadata()
+    for said in ({}, {"tensors": "["}, {"tensors": "3"}):
+        rest = {name: value for name, value in notes.items() if name != "tensors"}
+        save_file(load_file(saved), saved, metadata=rest | said)
+        refused(saved, "it does not say what it holds; start anew with --overwrite$")
+
+
+def test_parameters_that_were_never_moved_have_no_state(tmp_path: Path) -> None:
+    """AdamW keeps none for what got no gradient: that is no damage."""
+    path, model = tmp_path / "c.safetensors", net(0)
+    optimizer = optimizer_of(model)
+    model[0](torch.randn(5, 3)).square().sum().backward()
+    optimizer.step()
+    save_checkpoint(path, model, NAMES, optimizer, {}, Progress(step=1), "print")
+    other = net(1)
+    assert load_checkpoint(path, other, NAMES, optimizer_of(other), "print")[1].step == 1
 
 
 def test_a_checkpoint_is_never_half_written(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The training loop: batches, schedule, selection, early stopping, resuming, and a loss that is no number."""
 
 import itertools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +260,25 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, changed: dict) -> None
     trainer_of(tmp_path, epochs=1).run()
     with pytest.raises(ZgulError, match="belongs to a run with another configuration"):
         trainer_of(tmp_path, **{"epochs": 1} | changed).run(resume=True)
+
+
+@pytest.mark.parametrize("part", ["train", "dev"])
+@pytest.mark.parametrize("what", ["words", "tags"])
+def test_a_checkpoint_of_other_sentences_is_refused(tmp_path, part: str, what: str) -> None:
+    trainer_of(tmp_path, epochs=1).run()
+    assert trainer_of(tmp_path, epochs=1).resume()
+    other = trainer_of(tmp_path, epochs=1)
+    values = getattr(getattr(other.data, part)[5], what)
+    values[0] = next(label for label in other.data.labels if label != values[0])
+    with pytest.raises(ZgulError, match="or other data; use another --output, or --overwrite it"):
+        other.resume()
+
+
+def test_the_fingerprint_of_many_sentences_is_quick() -> None:
+    trainer = trainer_of()
+    trainer.data.train = trainer.data.train * 1000  # 90,000: more than any group has
+    started = time.monotonic()
+    assert trainer._fingerprint and time.monotonic() - started < 10
 
 
 def test_the_tagger_keeps_its_own_limit_of_pieces() -> None:

@@ -47,7 +47,7 @@ def save_checkpoint(
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    notes = {"progress": json.dumps(vars(progress)), "fingerprint": fingerprint}
+    notes = {"progress": json.dumps(vars(progress)), "fingerprint": fingerprint, "tensors": json.dumps(list(tensors))}
     save_tensors(path, tensors, metadata=notes)
 
 
@@ -55,13 +55,17 @@ def load_checkpoint(
     path: Path, model: nn.Module, names: list[str], optimizer: torch.optim.Optimizer, fingerprint: str
 ) -> tuple[dict[str, Tensor], Progress]:
     """Put a run back to where it stood; gives the best weights and the progress."""
-    tensors, notes = load_with_metadata(path)
+    try:
+        tensors, notes = load_with_metadata(path)
+    except ZgulError as error:
+        raise ZgulError(f"{str(error).partition(';')[0]}; {_ANEW}") from error  # its own advice is for models
     if notes.get("fingerprint") != fingerprint:
         raise ZgulError(
-            f"{path} belongs to a run with another configuration; use another --output, or start anew without --resume"
+            f"{path} belongs to a run with another configuration or other data; use another --output, or --overwrite it"
         )
     own = dict(model.named_parameters())
-    _check(path, tensors, notes, {name: own[name] for name in names})
+    progress = _progress(path, notes)
+    _check(path, tensors, notes, _shapes({name: own[name] for name in names}, optimizer))
     with torch.no_grad():
         for name in names:
             own[name].copy_(tensors[f"model.{name}"])
@@ -79,14 +83,47 @@ def load_checkpoint(
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    return best, Progress(**json.loads(notes["progress"]))
+    return best, progress
 
 
-def _check(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], expected: dict[str, Tensor]) -> None:
+_ANEW = "start anew with --overwrite"
+
+
+def _progress(path: Path, notes: dict[str, str]) -> Progress:
+    try:
+        progress = Progress(**json.loads(notes["progress"]))
+        for name, default in vars(Progress()).items():
+            if not isinstance(getattr(progress, name), int | float if isinstance(default, float) else type(default)):
+                raise TypeError(name)
+        if not all("dev_f1" in entry for entry in progress.history):
+            raise TypeError("history")
+    except (KeyError, ValueError, TypeError) as error:
+        raise ZgulError(f"{path} is damaged: it does not say how far the run was ({error}); {_ANEW}") from error
+    return progress
+
+
+def _shapes(trained: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> dict[str, torch.Size]:
+    """The shape of everything that a checkpoint may hold."""
+    shapes = {f"{kind}.{name}": value.shape for name, value in trained.items() for kind in ("model", "best")}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, parameter in enumerate(parameters):
+        shapes[f"optimizer.{index}.step"] = torch.Size()
+        shapes |= {f"optimizer.{index}.{name}": parameter.shape for name in ("exp_avg", "exp_avg_sq")}
+    shapes["random.cpu"] = torch.get_rng_state().shape
+    if torch.cuda.is_available():
+        shapes["random.cuda"] = torch.cuda.get_rng_state().shape
+    return shapes
+
+
+def _check(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], shapes: dict[str, torch.Size]) -> None:
     """Refuse what is not whole before anything is changed."""
-    shapes = {f"model.{name}": value.shape for name, value in expected.items()} | {"random.cpu": None}
-    for name, shape in shapes.items():
-        if name not in tensors or (shape is not None and tensors[name].shape != shape):
-            raise ZgulError(f"{path} is damaged: {name} is missing or has another shape; start anew without --resume")
-    if "progress" not in notes:
-        raise ZgulError(f"{path} is damaged: it does not say how far the run was; start anew without --resume")
+    try:
+        saved = set(json.loads(notes["tensors"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise ZgulError(f"{path} is damaged: it does not say what it holds; {_ANEW}") from error
+    saved |= {name for name in shapes if name.startswith("model.")} | {"random.cpu"}
+    for name in sorted(saved | set(tensors)):
+        if name == "random.cuda" and name not in shapes:
+            continue  # written on a GPU, read without one
+        if name not in tensors or name not in shapes or tensors[name].shape != shapes[name]:
+            raise ZgulError(f"{path} is damaged: {name} is missing or has another shape; {_ANEW}")

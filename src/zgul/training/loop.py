@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Trainer:
         if self.checkpoint is None or not self.checkpoint.is_file():
             return False
         self.best, self.progress = load_checkpoint(
-            self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint()
+            self.checkpoint, self.tagger.model, self.tagger.trained, self.stepper.optimizer, self._fingerprint
         )
         return True
 
@@ -188,7 +189,7 @@ class Trainer:
                 self.stepper.optimizer,
                 self.best,
                 self.progress,
-                self._fingerprint(),
+                self._fingerprint,
             )
 
     @torch.no_grad()
@@ -252,8 +253,14 @@ class Trainer:
         for name, value in self._trained():
             value.copy_(weights[name])
 
+    @cached_property
     def _fingerprint(self) -> str:
-        """What must be the same for a checkpoint to be continued."""
+        """What must be the same for a checkpoint to be continued: the configuration and the sentences themselves."""
         free = dict.fromkeys(("data", "device", "tensorboard", "em_by", "em_sentences"), "")
-        told = json.dumps(self.config.to_dict() | free, sort_keys=True)
-        return hashlib.sha256(f"{told} {len(self.data.train)} {self.tagger.labels}".encode()).hexdigest()
+        told = json.dumps([self.config.to_dict() | free, self.tagger.labels], sort_keys=True)
+        found = hashlib.sha256(told.encode())
+        for sentences in (self.data.train, self.data.dev):
+            for sentence in sentences:
+                found.update(repr((sentence.words, sentence.tags, sentence.language, sentence.word_languages)).encode())
+            found.update(b"\n")
+        return found.hexdigest()
