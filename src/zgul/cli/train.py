@@ -63,6 +63,10 @@ def train(
     save_encoder: Annotated[
         bool, typer.Option("--save-encoder", help="Put the encoder into the folder too.", rich_help_panel=FILES)
     ] = False,
+    bits: Annotated[
+        int,
+        typer.Option(help="Of a saved number: 32, 16, or 9 for a small tagger to use only.", rich_help_panel=FILES),
+    ] = 32,
     tensorboard: Annotated[
         bool | None,
         typer.Option("--tensorboard", help="Log to OUTPUT/tensorboard.", rich_help_panel=FILES, show_default=False),
@@ -183,7 +187,7 @@ def train(
     base = config or (resumed if resumed is not None and resumed.is_file() else None)
     values = TrainingConfig.from_yaml(base) if base is not None else {}
     chosen = TrainingConfig.from_dict(_merge(values, given, settings or []))
-    how = {"resume": resume, "overwrite": overwrite, "save_encoder": save_encoder}
+    how = {"resume": resume, "overwrite": overwrite, "save_encoder": save_encoder, "bits": bits}
     if leave_one_out:
         _leave_one_out(chosen, output, how)
     else:
@@ -217,7 +221,7 @@ def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> 
     return values
 
 
-def _train(config: Any, output: Path, how: dict[str, bool]) -> None:
+def _train(config: Any, output: Path, how: dict[str, Any]) -> None:
     from zgul.cli.progress import ReportBar
     from zgul.training import run
     from zgul.training.loop import CHECKPOINT
@@ -230,12 +234,13 @@ def _train(config: Any, output: Path, how: dict[str, bool]) -> None:
     _summary(tagger, output)
 
 
-def _stopped(output: Path | None, how: dict[str, bool], more: str = "") -> NoReturn:
+def _stopped(output: Path | None, how: dict[str, Any], more: str = "") -> NoReturn:
     """Say how to go on with what is in the folder, if there is anything."""
     if output is None:
         typer.echo("zgul: stopped before there was anything to keep", err=True)
     else:
         more += " --save-encoder" if how["save_encoder"] else ""
+        more += f" --bits {how['bits']}" if how["bits"] != 32 else ""
         again = f"zgul train --output {shlex.quote(str(output))} --resume{more}"
         typer.echo(f"zgul: stopped; nothing is lost. Go on with: {again}", err=True)
     raise typer.Exit(130)
@@ -258,7 +263,7 @@ def _summary(tagger: Tagger, output: Path) -> None:
     print(f"Next: zgul evaluate --model {shlex.quote(str(output))} --lang LANG --data DIR")
 
 
-def _leave_one_out(config: Any, output: Path | None, how: dict[str, bool]) -> None:
+def _leave_one_out(config: Any, output: Path | None, how: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -29,6 +29,8 @@ from zgul.training.loop import CHECKPOINT, Report, Trainer, seed_everything
 
 CONFIG = "train.yaml"  # the resolved configuration, beside the model
 LEAVE_ONE_OUT = "leave_one_out.yaml"  # the same of leave-one-source-out, beside the folders of its taggers
+BITS = (32, 16, 9)  # of a saved number
+FOLDED = 9  # the form of shipped taggers: what can be multiplied out is, and can be trained no further
 MODEL = "config.json"  # is written last: where it lies there is a whole model
 PIVOT = "en"
 
@@ -77,13 +79,17 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     save_encoder: bool = False,
+    bits: int = 32,
 ) -> Tagger:
     """Train what the configuration says and save it in ``output``; with ``resume`` go on from the checkpoint there.
+
+    ``bits`` (32, 16 or 9) of a saved number: in 9 the tagger is saved as shipped ones are, small and for use alone.
 
     ``report`` hears of the progress: dictionaries with ``step``, ``steps``, ``seconds``, ``loss`` and, after an
     evaluation, ``dev_f1`` and ``best_f1`` while training; with ``stage``, ``done`` and ``total`` afterwards.
     """
     config = resolve(config)
+    check_bits(bits)
     folder = Path(output) if output is not None else None
     if folder is not None:
         check_output(folder, resume=resume, overwrite=overwrite)
@@ -118,7 +124,7 @@ def train(
         tagger.em, tagger.about["em"] = choose_settings(tagger, config, judges, report)
     if folder is not None:
         shipped = config.adapters == "shipped" and not config.extra_adapters
-        tagger.save_pretrained(folder, bank=not shipped, encoder=save_encoder)
+        tagger.save_pretrained(folder, bits=bits, folded=bits == FOLDED, bank=not shipped, encoder=save_encoder)
         if trainer.checkpoint is not None:
             trainer.checkpoint.unlink(missing_ok=True)
     return tagger
@@ -132,6 +138,7 @@ def leave_one_out(
     resume: bool = False,
     overwrite: bool = False,
     save_encoder: bool = False,
+    bits: int = 32,
 ) -> dict[str, dict[str, float]]:
     """Train once without each source but English; F1 on that source's dev set, as an unseen language, by strategy.
 
@@ -139,6 +146,7 @@ def leave_one_out(
     ``resume`` those that are finished are loaded, and the rest is trained.
     """
     config = resolve(config)
+    check_bits(bits)
     runs = {language: replace(config, leave_out=(*config.leave_out, language)) for language in left_out(config)}
     folders = {language: Path(output) / f"without-{language}" if output is not None else None for language in runs}
     if output is not None:
@@ -151,7 +159,7 @@ def leave_one_out(
         else:
             staged = _labelled(report, f"without {language}")
             begun = folder is not None and (folder / CHECKPOINT).is_file()
-            tagger = train(runs[language], folder, staged, resume=begun, save_encoder=save_encoder)
+            tagger = train(runs[language], folder, staged, resume=begun, save_encoder=save_encoder, bits=bits)
         dev = dev_sentences(config, language)
         gold = [sentence.tags or [] for sentence in dev]
         result[language] = {}
@@ -357,6 +365,11 @@ def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:
         raise ZgulError(f"{folder} {done}; choose another --output, or --overwrite it")
     if (folder / CHECKPOINT).is_file() and not resume:
         raise ZgulError(f"{folder} holds an unfinished run; go on with --resume, or --overwrite it")
+
+
+def check_bits(bits: int) -> None:
+    if bits not in BITS:
+        raise ZgulError(f"a tagger is saved in {', '.join(map(str, BITS))} bits a number, not in {bits}")
 
 
 def is_finished(folder: Path) -> bool:
