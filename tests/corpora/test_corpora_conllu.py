@@ -145,6 +145,44 @@ def test_partly_tagged_sentences_count_as_untagged_with_a_warning() -> None:
         assert sentence.to_sentence("pos").tags is None
 
 
+def test_words_have_their_own_languages_in_misc() -> None:
+    text = (
+        row(1, "a", misc="Lang=de|SpaceAfter=No") + row(2, "b", misc="Gloss=Lang") + row(3, "c", misc="Lang=deu") + "\n"
+    )
+    mixed, plain = read(text + row() + "\n")
+    assert mixed.to_sentence("pos", "fo").word_languages == ["de", "fo", "de"]
+    assert mixed.to_sentence().word_languages == ["de", "", "de"]
+    assert plain.to_sentence("pos", "fo").word_languages is None
+    assert str(mixed) == text
+
+
+def test_a_language_that_is_none_is_said_once() -> None:
+    (mixed,) = read(row(1, "a", misc="Lang=nosuch1") + row(2, "b", misc="Lang=nosuch1") + row(3, misc="Lang=is") + "\n")
+    with pytest.warns(ZgulWarning, match="Lang=nosuch1 in MISC is no language") as caught:
+        assert mixed.to_sentence(language="fo").word_languages == ["fo", "fo", "is"]
+        assert mixed.to_sentence().word_languages == ["", "", "is"]
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("name", TREEBANKS)
+def test_languages_of_words_in_real_treebanks(shared_data: Path, name: str) -> None:
+    """Upper Sorbian names plants in Latin, German quotes two words of English; the others have no such words."""
+    path = shared_data / "conllu" / f"{name}.conllu.xz"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [sentence.to_sentence("pos", "xx").word_languages for sentence in conllu.read(path)]
+    foreign = [code for languages in found if languages for code in languages if code != "xx"]
+    assert foreign == {"hsb_ufal-ud-test": ["la"] * 5, "de_gsd-ud-dev": ["en"] * 2}.get(name, [])
+
+
+def test_tags_that_do_not_matter_are_not_checked() -> None:
+    text = row(upos="FOO") + "\n"
+    (sentence,) = conllu.read(io.BytesIO(text.encode()), check_upos=False)
+    assert str(sentence) == text
+    with pytest.raises(ZgulError, match="'FOO' is not a universal part of speech"):
+        sentence.to_sentence("pos")
+
+
 def test_unknown_entities_in_misc_are_an_error_with_their_place() -> None:
     (sentence,) = read("# c\n" + row(misc="NER=person") + "\n")
     with pytest.raises(ZgulError, match="line 2: 'person' is not an entity tag"):

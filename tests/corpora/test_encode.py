@@ -158,11 +158,24 @@ def test_replaced_words_keep_labels_and_languages() -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence", [Sentence(["pa"], None, "z"), Sentence(["pa"]), Sentence(["pa"], None, "x", ["z"])]
+    "sentence", [Sentence(["pa"], None, "z"), Sentence(["pa"]), Sentence(["pa"], None, None, ["z"])]
 )
 def test_languages_that_the_model_was_not_told_of(sentence: Sentence) -> None:
     with pytest.raises(ZgulError, match="it knows: x, y"):
         piece_encoder().encode([sentence], languages=LANGUAGES)
+
+
+def test_a_word_of_a_language_that_the_model_was_not_told_of_counts_as_its_sentences() -> None:
+    mixed = Sentence(["pa", "bi", "ke"], language="x", word_languages=["y", "other", ""])
+    found = piece_encoder().encode([mixed], languages=LANGUAGES)
+    assert found.languages[found.first].tolist() == [LANGUAGES["y"], LANGUAGES["x"], LANGUAGES["x"]]
+
+
+def test_half_a_character_is_refused() -> None:
+    pieces = piece_encoder()
+    with pytest.raises(ZgulError, match=r"'\\ud800' is half of a character"):
+        pieces.learn(["pa", "b\ud800"])
+    assert pieces.pieces("pa")
 
 
 def test_a_tokenizer_without_specials_is_refused() -> None:

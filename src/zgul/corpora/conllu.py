@@ -2,7 +2,8 @@
 
 Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``), so that writing
 what was read gives the same bytes, and changing one column changes that column only. Part-of-speech tags are
-column 4 (UPOS); entities are ``NER=B-PER`` in column 10 (MISC). A last sentence without its blank line is
+column 4 (UPOS); entities are ``NER=B-PER`` in column 10 (MISC), and so is ``Lang=de``, a word's own language in
+code-switched text. A last sentence without its blank line is
 read with a warning. A block of comments without words is a sentence of no words. Of several blank lines
 between two sentences one is kept.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -93,6 +95,11 @@ class ConlluSentence:
         else:
             self.ner = tags
 
+    def word_languages(self, language: str | None = None) -> list[str] | None:
+        """Where a word has its own language in MISC, the codes of all words: of the others ``language``, else ""."""
+        own = [_get_misc(row[MISC], "Lang") for row in self._word_rows]
+        return [(code and _known(code)) or language or "" for code in own] if any(own) else None
+
     def comment(self, key: str) -> str | None:
         """The value of ``# key = value``."""
         for line in self.comments:
@@ -102,10 +109,10 @@ class ConlluSentence:
         return None
 
     def to_sentence(self, task: str | None = None, language: str | None = None) -> Sentence:
-        """Words with offsets into ``# text`` and, for a task, the tags, where every word has one."""
+        """Words with their languages, offsets into ``# text`` and, for a task, the tags, where every word has one."""
         text, offsets = self._aligned()
         tags = None if task is None else self._tags(task)
-        return Sentence(self.words, tags, language, text=text, offsets=offsets)
+        return Sentence(self.words, tags, language, self.word_languages(language), text, offsets)
 
     def _tags(self, task: str) -> list[str] | None:
         tags = self.upos if task == "pos" else self.ner
@@ -164,16 +171,16 @@ class ConlluSentence:
         return result
 
 
-def read(source: Source) -> Iterator[ConlluSentence]:
-    """Read sentence by sentence, checking columns, numbering and tags."""
+def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]:
+    """Read sentence by sentence, checking columns, numbering and, unless they do not matter, parts of speech."""
     lines = Lines(source)
     comments: list[str] = []
-    block = _Block(lines)
+    block = _Block(lines, check_upos)
     for line in lines:
         if not line or line.isspace():
             if comments or block.rows:
                 yield block.finish(comments)
-                comments, block = [], _Block(lines)
+                comments, block = [], _Block(lines, check_upos)
         elif line[0] != "#":
             block.add(line)
         elif block.rows:
@@ -188,10 +195,11 @@ def read(source: Source) -> Iterator[ConlluSentence]:
 class _Block:
     """The rows of one sentence, checked as they come."""
 
-    __slots__ = ("covered", "first", "lines", "rows", "words")
+    __slots__ = ("check_upos", "covered", "first", "lines", "rows", "words")
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, check_upos: bool) -> None:
         self.lines = lines
+        self.check_upos = check_upos
         self.rows: list[list[str]] = []
         self.first = 0  # line of the first row
         self.words = 0  # number of the last word
@@ -205,7 +213,7 @@ class _Block:
             self.words += 1
         else:
             self._check_number(columns[ID])
-        if columns[UPOS_COLUMN] not in _KNOWN_UPOS:
+        if self.check_upos and columns[UPOS_COLUMN] not in _KNOWN_UPOS:
             raise self.lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "")
         if "" in columns:
             raise self.lines.error("an empty column; CoNLL-U writes _ there")
@@ -243,6 +251,19 @@ def _wrong_width(found: int) -> str:
         return "1 column where CoNLL-U has 10, with a tab between them; is this another format?"
     hint = "; a word must not hold a tab" if found > COLUMNS else ""
     return f"{found} columns where CoNLL-U has 10{hint}"
+
+
+@cache
+def _known(code: str) -> str:
+    """A word's language as zgul calls it; what is none is said once."""
+    from zgul.languages import find  # its tables are not needed where no word has a language
+
+    try:
+        return find(code).code
+    except ZgulError:
+        problem = f"Lang={code} in MISC is no language that zgul knows; such words are taken to be in the text's own"
+        warnings.warn(problem, ZgulWarning, stacklevel=4)
+        return ""
 
 
 def _get_misc(misc: str, key: str) -> str | None:

@@ -109,7 +109,12 @@ class PieceEncoder:
 
     def _tokenise(self, words: list[str]) -> list[list[int]]:
         backend = self.tokenizer.backend_tokenizer
-        encodings = backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+        try:
+            encodings = backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+        except TypeError:  # all that the tokenizer says of half a character
+            for word in words:
+                _check_characters(word)
+            raise
         return [encoding.ids for encoding in encodings]
 
     def unknown_share(self, words: Sequence[str]) -> float:
@@ -278,10 +283,21 @@ def _language_rows(
     rows: list[NDArray[np.int64]] = []
     for sentence, size in zip(sentences, sizes, strict=True):
         if sentence.word_languages is not None:
-            rows.append(np.array([_row(languages, code) for code in sentence.word_languages], dtype=np.int64))
+            # in training a foreign word may be in a language that is no source: it counts as the sentence's
+            codes = [code if code in languages else sentence.language or code for code in sentence.word_languages]
+            rows.append(np.array([_row(languages, code) for code in codes], dtype=np.int64))
         else:
             rows.append(np.full(int(size), _row(languages, sentence.language), dtype=np.int64))
     return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+
+
+def _check_characters(word: str) -> None:
+    """Refuse half a character: Python's strings may hold what no text in UTF-8 can."""
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = word[error.start : error.end]
+        raise ZgulError(f"the word {word!r} is not text: {half!r} is half of a character") from error
 
 
 def _row(languages: dict[str, int], code: str | None) -> int:

@@ -23,6 +23,7 @@ Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream open
 MAX_LINE = 1 << 24  # bytes
 BOM = "\ufeff"
 _TOO_LONG = "longer than 16 MiB; is this a text file?"
+_NUL = "a NUL character; is this a text file in UTF-8?"
 
 
 class Lines:
@@ -70,7 +71,7 @@ class Lines:
             else:
                 self.unfinished = True
             if "\0" in line:
-                raise self.error("a NUL character; is this a text file in UTF-8?")
+                raise self.error(_NUL)
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
@@ -83,9 +84,7 @@ class Lines:
         except UnicodeDecodeError as error:  # a text stream decodes by itself
             raise ZgulError(f"{self.name}, after line {self.number}: not UTF-8 ({error.reason})") from error
         except DAMAGED as error:
-            raise ZgulError(
-                f"{self.name}, after line {self.number}: damaged or cut short ({error}); get a whole copy of the file"
-            ) from error
+            raise damage(self.name, self.number, error) from error
 
     def _decode(self, raw: bytes) -> str:
         try:
@@ -93,6 +92,8 @@ class Lines:
         except UnicodeDecodeError as error:
             if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
+            elif b"\0" in raw:  # a program, a picture: no encoding will help
+                problem = _NUL
             elif len(raw) >= MAX_LINE:
                 problem = _TOO_LONG
             else:
@@ -101,6 +102,11 @@ class Lines:
                     "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
                 )
             raise self.error(problem) from error
+
+
+def damage(name: str, line: int, error: Exception) -> ZgulError:
+    """What one of ``DAMAGED`` means to the user, met after so many lines."""
+    return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
 
 
 def source_name(source: Source) -> str:

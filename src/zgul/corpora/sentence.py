@@ -12,7 +12,7 @@ class Sentence:
     words: list[str]
     tags: list[str] | None = None  # UPOS or IOB2, one per word
     language: str | None = None  # code of the whole sentence
-    word_languages: list[str] | None = None  # code-switched text: one per word, wins over `language`
+    word_languages: list[str] | None = None  # code-switched text: one per word, wins over `language` unless ""
     text: str | None = None  # the raw text the words were cut from
     offsets: list[tuple[int, int]] | None = None  # [start, end) of each word in `text`
     start: int = 0  # where `text` begins in the document it was cut from
