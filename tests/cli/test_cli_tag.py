@@ -1,27 +1,40 @@
 """``zgul tag`` as a user meets it, on stand-ins for the shipped taggers."""
 
+import bz2
+import gzip
 import io
 import json
 import lzma
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 import zgul.cli.tag  # noqa: F401 - adds its command
 from standin import stand_in_taggers, text
 from zgul.cli import app
 from zgul.corpora import conllu
-from zgul.errors import ZgulError
+from zgul.ensemble.em import EMConfig
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.tagger import Tagger
 from zgul.tagging import tagger as tagging
 
+MIXED = [
+    ("sapuri", "Gloss=a"),
+    ("ha", "Lang=de|Gloss=b"),
+    ("sasike", "SpaceAfter=No"),
+    ("hawa", "Lang=de"),
+    ("wa", "X=1"),
+]
 TEXT = "sapuri ha sasike hawa parotu! satedi tapise haja wa sagesu!"
 COMMAND = [sys.executable, "-c", "from zgul.cli import main; main()", "tag"]
 
@@ -114,6 +127,26 @@ def test_conllu_in_keeps_all_but_the_tags(shared_data: Path, monkeypatch: pytest
     assert changed
 
 
+def shares(misc: str) -> dict[str, float]:
+    pairs = misc.split("POSWeights=")[1].split(",")
+    return {code: float(share) for code, share in (pair.split(":") for pair in pairs)}
+
+
+def test_words_of_another_language_in_conllu() -> None:
+    """``Lang=de`` changes the mix of that word, and MISC is kept; the other words are those of ``--lang``."""
+    rows = ["\t".join([str(n), word, *"_______", misc]) for n, (word, misc) in enumerate(MIXED, start=1)]
+    mixed = "\n".join([*rows, "", ""])
+    plain = mixed.replace("Lang=de|", "").replace("Lang=de", "_")
+    settings = ("--lang", "fo", "--weights", "--no-em")
+    (own,) = conllu.read(io.BytesIO(out(*settings, stdin=mixed).encode()))
+    (none,) = conllu.read(io.BytesIO(out(*settings, stdin=plain).encode()))
+    assert [row[9].split("|POSWeights")[0] for row in own.rows] == [misc for _, misc in MIXED]
+    ours, plains = ([shares(row[9]) for row in block.rows] for block in (own, none))
+    moved = [max(abs(a[code] - b[code]) for code in a) for a, b in zip(ours, plains, strict=True)]
+    foreign, others = ([m for m, (_, misc) in zip(moved, MIXED, strict=True) if ("Lang" in misc) == x] for x in (1, 0))
+    assert min(foreign) > 3 * max(others), "others only feel it through attention"
+
+
 def test_em_switches() -> None:
     plain, default, strong = (
         out("--lang", "fo", "-f", "json", *switches, TEXT)
@@ -121,6 +154,17 @@ def test_em_switches() -> None:
     )
     assert len({plain, default, strong}) == 3
     assert out("--lang", "fo", "-f", "json", "--em-steps", "0", TEXT) == plain
+
+
+@pytest.mark.parametrize("switches", [["--em"], ["--full-em"], ["--em-lr", "2"]])
+def test_em_that_was_tuned_to_no_steps_is_warned_of(switches: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tagger, "em_for", lambda *_: EMConfig(steps=0))
+    with pytest.warns(ZgulWarning, match="EM was tuned to no steps for Faroese; give --em-steps"):
+        run("--lang", "fo", *switches, TEXT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for silent in ([], ["--no-em"], ["--adaptive"], [*switches, "--em-steps", "1"], [*switches, "--em-steps", "0"]):
+            out("--lang", "fo", *silent, TEXT)
 
 
 def test_another_tagger() -> None:
@@ -156,15 +200,13 @@ def test_long_sentences_are_broken_to_the_width_of_the_screen() -> None:
 
 def test_the_language_is_guessed_and_how_sure_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "MAX_UNKNOWN", 1.0)
-    result = run("--lang", "auto", "Hetta er ein lítil roynd, og vit vóna, at tað gongur væl.", "-f", "json")
+    result = run("--lang", "AUTO", "Hetta er ein lítil roynd, og vit vóna, at tað gongur væl.", "-f", "json")
     assert json.loads(result.stdout)["language"] == "fo"
     assert "the text looks like Faroese (fo), over 99% sure" in result.stderr
     assert "next comes" in result.stderr
 
 
 def test_an_unsure_guess_is_a_warning() -> None:
-    from zgul.errors import ZgulWarning
-
     with pytest.warns(ZgulWarning, match="name the language with --lang"):
         run("--lang", "auto", "--task", "pos", "sasike")
     with pytest.warns(ZgulWarning, match="but 2 letters are little to go by"):
@@ -181,6 +223,8 @@ def test_an_unsure_guess_is_a_warning() -> None:
         (["--lang", "fo"], " \n\n", "standard input holds no words"),
         (["--lang", "fo", "book.txt"], None, "book.txt: no such file"),
         (["--lang", "fo"], b"\x7fELF\x02\x01\x00", "NUL"),
+        (["--lang", "fo"], b"\x7fELF\x02\xf3\x00", "NUL"),
+        (["--lang", "fo", "--device", "gpu0", TEXT], None, "no device 'gpu0' here"),
         (["--lang", "fo"], b"caf\xe9", "not UTF-8"),
         (["--lang", "fo", "--input", "lines"], b"x" * ((1 << 24) + 1), "longer than 16 MiB"),
         (["--lang", "fo", "--input", "conllu"], "text\n", "CoNLL-U has 10"),
@@ -199,6 +243,37 @@ def test_an_unsure_guess_is_a_warning() -> None:
 def test_mistakes(arguments: list[str], stdin: str | bytes | None, problem: str) -> None:
     with pytest.raises(ZgulError, match=problem):
         run(*arguments, stdin=stdin)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there() -> None:
+    with pytest.raises(ZgulError, match="no device 'cuda' here"):
+        run("--lang", "fo", "--device", "cuda", TEXT)
+
+
+@pytest.mark.parametrize("name", ["same", "link"])
+def test_the_input_is_not_written_over(folder: Path, name: str) -> None:
+    (folder / "same").write_text(TEXT)
+    (folder / "link").symlink_to("same")
+    for resume in ([], ["--resume"]):
+        with pytest.raises(ZgulError, match="is the input; writing to it would destroy it"):
+            run("--lang", "fo", "same", "--output", name, *resume)
+    with Path("same").open() as stdin:
+        done = subprocess.run(
+            [*COMMAND, "--lang", "fo", "--output", name], stdin=stdin, capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.count("is the input")) == (2, 1)
+    assert (folder / "same").read_text() == TEXT
+
+
+@pytest.mark.parametrize("packing", ["gz", "xz", "bz2"])
+def test_damaged_files(folder: Path, packing: str) -> None:
+    module = {"gz": gzip, "xz": lzma, "bz2": bz2}[packing]
+    (folder / f"cut.txt.{packing}").write_bytes(module.compress(text(100).encode())[:200])  # type: ignore[attr-defined]
+    (folder / f"no.txt.{packing}").write_text(TEXT)
+    for name in (f"cut.txt.{packing}", f"no.txt.{packing}"):
+        with pytest.raises(ZgulError, match=f"{name}.*damaged or cut short"):
+            run("--lang", "fo", name)
 
 
 def test_a_tagger_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,6 +348,59 @@ def test_output_comes_while_input_is_still_open() -> None:
     process.stdin.close()
     process.stdout.read()
     assert process.wait() == 0
+
+
+def told(command: str) -> tuple[int, str]:
+    """The exit code of a shell command and what it says on stderr; ``zgul`` in it is ours."""
+    program = " ".join(shlex.quote(part) for part in COMMAND[:-1])
+    done = subprocess.run(
+        ["bash", "-c", command.replace("zgul ", f"{program} ")], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["tag --lang fo -f tsv", "tag --lang fo -f terminal", "languages fo #"])
+def test_a_full_disk_is_one_clear_line(command: str) -> None:
+    code, said = told(f"exec >/dev/full; zgul {command.replace('#', '')} {'' if '#' in command else shlex.quote(TEXT)}")
+    assert (code, said) == (2, "zgul: the output cannot be written (No space left on device)\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_to_what_is_no_plain_file(folder: Path) -> None:
+    with pytest.raises(ZgulError, match=r"/dev/full: cannot be written \(No space left on device\)"):
+        run("--lang", "fo", TEXT, "-o", "/dev/full")
+    out("--lang", "fo", TEXT, "-o", "/dev/null")
+    expected = out("--lang", "fo", TEXT)
+    for name in ("/dev/stdout", "-"):
+        assert out("--lang", "fo", TEXT, "-o", name) == expected
+    os.mkfifo("pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
+    out("--lang", "fo", TEXT, "-o", "pipe")
+    assert reader.communicate()[0] == expected
+
+
+@pytest.mark.parametrize("form", ["conllu", "terminal"])
+def test_a_reader_that_has_had_enough_is_no_failure(folder: Path, form: str) -> None:
+    (folder / "book.txt").write_text(text(1500))
+    code, said = told(f"zgul tag --lang fo --no-em -f {form} book.txt | head -2 >head; exit ${{PIPESTATUS[0]}}")
+    assert (code, said) == (0, "")
+    assert len((folder / "head").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("output", ["cut.conllu", None])
+def test_stopped_by_ctrl_c(folder: Path, output: str | None) -> None:
+    (folder / "book.txt").write_text(text(2000))
+    command = [*COMMAND, "--lang", "fo", "--em-steps", "8", "book.txt", *(["-o", output] if output else [])]
+    with (folder / (output or "out")).open("wb") as stdout:
+        process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while not (folder / (output or "out")).stat().st_size and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    more = f": {output} is not complete; the same command with --resume goes on with it" if output else ""
+    assert (process.returncode, said) == (130, f"zgul: stopped{more}\n")
 
 
 def test_an_error_is_one_line_without_a_traceback() -> None:

@@ -69,6 +69,16 @@ def test_kinds_of_input() -> None:
         ("standard input", CONLLU, "conllu"),
         ("standard input", CONLLU.split("\n", 2)[2], "conllu"),
         ("standard input", "# Heading\n\nText", "text"),
+        ("standard input", "#text\nMore", "text"),
+        ("standard input", "# text in Faroese\n", "text"),
+        ("standard input", "# newdoc is a comment\n", "text"),
+        ("standard input", "# newdoc\n# text = a\n", "conllu"),
+        ("standard input", "# newdoc id = a\n", "conllu"),
+        ("standard input", "# generator = UDPipe 2\n", "conllu"),
+        ("standard input", "\ufeff# sent_id = a\n", "conllu"),
+        ("standard input", "1\t2\t3\t4\n", "text"),
+        ("standard input", "1\t" * 10 + "11\n", "text"),
+        ("standard input", "æ" * 100_000, "text"),
     ],
 )
 def test_the_kind_is_seen_from_name_or_first_line_which_is_not_lost(name: str, data: str, kind: str) -> None:
@@ -121,6 +131,25 @@ def test_bad_arguments(tmp_path: Path) -> None:
 def test_what_is_not_text_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(ZgulError, match=problem):
         list(reading.read(stream(data), "lines"))
+
+
+def test_text_that_begins_like_conllu_is_told_how_to_be_text() -> None:
+    with pytest.raises(ZgulError, match=r"CoNLL-U has 10.*--input text"):
+        list(reading.read(stream("# a = b\nHetta er ein roynd.\n")))
+    with pytest.raises(ZgulError) as error:
+        list(reading.read(stream("# a = b\nHetta er ein roynd.\n"), "conllu"))
+    assert "--input" not in str(error.value), "it was asked for"
+    assert len(list(reading.read(stream("# a = b\nHetta er ein roynd.\n"), "text"))) == 1
+
+
+def test_parts_of_speech_that_are_to_be_replaced_may_be_any() -> None:
+    (item,) = reading.read(stream(CONLLU.replace("\tVERB\t", "\tFOO\t")))
+    assert "FOO" not in writing.conllu(tagged(item.sentence), item, 1)
+
+
+def test_a_first_line_of_any_length_stays_one_line() -> None:
+    (item,) = reading.read(stream("x" + "æ" * 40_000 + " roynd"))
+    assert list(map(len, item.sentence.words)) == [40_001, 5]
 
 
 def test_conllu_keeps_its_other_columns() -> None:

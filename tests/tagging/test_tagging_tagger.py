@@ -1,6 +1,8 @@
 """``zgul.load`` and what it gives, held to the methods' own tagger."""
 
+import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.tagger import Tagger
 from zgul.tagging import tagger as tagging
+from zgul.tagging import terminal
 from zgul.tagging.results import Entity, Layer, TaggedSentence, entity_spans
 
 pytestmark = pytest.mark.usefixtures("taggers")
@@ -193,6 +196,43 @@ def test_in_the_middle_of_a_text_a_foreign_script_is_only_warned_of() -> None:
         assert len(list(zgul.load("fo", "pos").tag_sentences(sentences + foreign))) == len(sentences) + 1
 
 
+FOREIGN = "Щит и меч Щит и"
+
+
+def test_a_single_sentence_in_a_foreign_script_is_warned_of_once() -> None:
+    tagger = zgul.load("fo", "both", em=False)
+    known = [f"{word}." for word in TEXT.replace("!", "").split()] * 5
+    with pytest.warns(ZgulWarning) as caught:
+        assert len(tagger.tag_window([Sentence(s.split()) for s in (*known, FOREIGN, FOREIGN)])) == len(known) + 2
+        tagger.tag_window([Sentence(FOREIGN.split())], begun=True)
+    assert len(caught) == 1
+    assert re.match(r"100% of the pieces of this text \(“Щит и меч Щит и”\)", str(caught[0].message))
+    with pytest.warns(ZgulWarning, match="100%"):  # another text
+        tagger.tag("\n\n".join([*known, FOREIGN]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tagger.tag("\n\n".join([*known, "Щит!", "Щит и!", "🦄 🦄 🦄 🦄"]))  # odd words and symbols are none
+
+
+def test_half_a_character_is_refused() -> None:
+    tagger = zgul.load("fo", "pos")
+    for broken in ("sapuri ha\ud800 wa", ["sapuri", "\udcff"]):
+        with pytest.raises(ZgulError, match="is half of a character"):
+            tagger.tag(broken)
+    assert tagger.tag("sapuri 🦄").words == ["sapuri", "🦄"]
+
+
+def test_words_of_another_language_are_mixed_by_theirs() -> None:
+    tagger = zgul.load("fo", "pos", weights=True, em=False)
+    found = Sentence(["sapuri", "ha", "sasike", "hawa"])
+    plain = tagger.tag(found)[0].weights
+    own = tagger.tag(replace(found, word_languages=["", "de", "", "fo"]))[0].weights
+    german = zgul.load("de", "pos", weights=True, em=False).tag(found)[0].weights
+    assert plain and own and german
+    assert [own[n] == pytest.approx(plain[n], abs=0.02) for n in range(4)] == [True, False, True, True]
+    assert own[1] == pytest.approx(german[1], abs=0.02), "but for what the other words bring into its hidden state"
+
+
 def test_the_real_threshold(shared_data: Path) -> None:
     """Old Church Slavonic, with letters the encoder lacks, is tagged; Gothic script is not."""
     from zgul import corpora, encoders
@@ -231,6 +271,17 @@ def test_sentences_and_documents_print() -> None:
     assert first[0].split() == document[0].words
     assert [tag.rstrip("?") for tag in first[1].split()] == document[0].tags
     assert str(document) == f"{document[0]}\n\n{document[1]}"
+
+
+def test_all_that_is_unsure_is_marked() -> None:
+    def shown(*probabilities: float) -> tuple[str, bool]:
+        layer = Layer(["B-PER", "I-PER", "O"], list(probabilities))
+        sentence = TaggedSentence("a b c", ["a", "b", "c"], [(0, 1), (2, 3), (4, 5)], {"ner": layer}, "fo")
+        return str(sentence).splitlines()[1].strip(), "?" in terminal.shown(sentence)
+
+    assert shown(0.9, 0.9, 0.1) == ("PER  ───", False)
+    assert shown(0.4, 0.9, 0.9) == ("PER?  ───", True)
+    assert shown(0.9, 0.4, 0.9) == ("PER  ───?", True)
 
 
 def test_entity_spans_and_their_probability() -> None:

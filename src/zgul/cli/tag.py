@@ -87,14 +87,17 @@ def tag(
     """
     if not lang:
         raise ZgulError("say which language the text is in: --lang fo, --lang Faroese, or --lang auto to guess")
+    output = None if str(output) in ("-", "/dev/stdout") else output
     form = _check_format(form, output, resume)
     # the language first: a typo should not cost the seconds that reading and loading take
-    language = None if lang == "auto" else _find(lang)
+    language = None if lang.lower() == "auto" else _find(lang)
     from zgul.tagging import reading
 
     if not given and sys.stdin.isatty():
         print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
     source = reading.open_input(given or [])
+    if output is not None and source.is_file(output):
+        raise ZgulError(f"{output} is the input; writing to it would destroy it: choose another --output")
     items = reading.read(source, kind)
     if language is None:
         language, items = _guess(items)
@@ -243,18 +246,30 @@ def _write(
                 written = writing.resume(output, form, parts, render)
                 done, size, parts = written.sentences, written.size, written.rest
                 print(f"zgul: {output} holds {done:,} sentences already; going on after them", file=sys.stderr)
-            try:
-                sink = stack.enter_context(output.open("r+b" if size else "wb"))
-            except OSError as error:
-                raise ZgulError(f"{output}: cannot be written ({error.strerror})") from error
-            sink.truncate(size)
-            sink.seek(size)
+            stack.enter_context(_writing(output))
+            sink = stack.enter_context(output.open("r+b" if size else "wb"))
+            if size:
+                sink.truncate(size)
+                sink.seek(size)
         report = stack.enter_context(_progress(source))
         for window in parts:
             sink.write("".join(render(window, done + 1)).encode("utf-8"))
             sink.flush()
             done += len(window)
             report(done)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """What ends the writing of a file early, as an error that names it, or with what to do next."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(f"{output} is not complete; the same command with --resume goes on with it") from stop
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ZgulError(f"{output}: cannot be written ({error.strerror})") from error
 
 
 @contextmanager

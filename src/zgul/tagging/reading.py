@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from zgul.corpora import columns, conllu, text
+from zgul.corpora.lines import MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
-from zgul.files import open_binary
+from zgul.files import DAMAGED, open_binary
 
 KINDS = {
     "text": "running text",
@@ -23,7 +26,12 @@ KINDS = {
 }
 AUTO = "auto"
 _PACKED = (".xz", ".gz", ".bz2", ".zst")
-_LOOKS_LIKE_CONLLU = re.compile(rb"# *(sent_id|text|newdoc|newpar|global\.columns)\b|1(-\d+)?\t([^\t]*\t){8}")
+_LOOKS_LIKE_CONLLU = re.compile(
+    rb"(\xef\xbb\xbf)?"  # a byte-order mark
+    rb"(# *(newdoc|newpar)\s*$"
+    rb"|# *((newdoc|newpar) +)?[\w.:-]+ *=\s"  # "# key = value"
+    rb"|1(-\d+)?\t([^\t\n]+\t){8}[^\t\n]+$)"  # ten columns
+)
 _LOOKS_LIKE_A_PATH = re.compile(r"\S*[/\\]\S+|\S*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,7}")
 
 
@@ -47,6 +55,7 @@ class Input:
         self.position = 0
         self._stream = stream
         self._first: bytes | None = None
+        self.guessed = False  # whether its kind was guessed from the first line
 
     def readline(self, limit: int = -1) -> bytes:
         line = self._stream.readline(limit) if self._first is None else self._first
@@ -63,8 +72,20 @@ class Input:
         if suffix == ".tsv":
             return "columns"
         if self._first is None:
-            self._first = self._stream.readline(1 << 16)
+            try:
+                self._first = self._stream.readline(MAX_LINE)
+            except DAMAGED as error:
+                raise damage(self.name, 0, error) from error
+        self.guessed = True
         return "conllu" if _LOOKS_LIKE_CONLLU.match(self._first) else "text"
+
+    def is_file(self, path: Path) -> bool:
+        """Whether this is what is read: a file of its own, under any name, and not a device such as a terminal."""
+        try:
+            ours, other = os.fstat(self._stream.fileno()), path.stat()
+        except (OSError, ValueError):  # no such file, or a stream that has none
+            return False
+        return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, other)
 
 
 def open_input(given: list[str]) -> Input:
@@ -100,10 +121,20 @@ def read(source: Input, kind: str = AUTO) -> Iterator[Item]:
     kind = source.kind() if kind == AUTO else kind
     stream: Any = source
     if kind == "conllu":
-        return (Item(block.to_sentence(), block) for block in conllu.read(stream))
+        blocks = conllu.read(stream, check_upos=False)
+        items = (Item(block.to_sentence(), block) for block in blocks)
+        return _or_text(items) if source.guessed else items
     if kind == "columns":
         return map(Item, columns.read(stream, task=None))
     forms = {"text": "raw", "lines": "sentences", "tokens": "words"}
     if kind not in forms:
         raise ZgulError(f"unknown kind of input {kind!r}: choose {', '.join((AUTO, *KINDS))}")
     return map(Item, text.read(stream, forms[kind]))
+
+
+def _or_text(items: Iterator[Item]) -> Iterator[Item]:
+    """What is taken for CoNLL-U may be text that only begins like it."""
+    try:
+        yield from items
+    except ZgulError as error:
+        raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, say so: --input text)") from error

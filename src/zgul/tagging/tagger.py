@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from zgul.tagging.results import Document, Layer, TaggedSentence
 
 FIRST_WINDOW, WINDOW = 64, 4096  # words
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
+FEW_WORDS = 3  # with letters; a sentence of fewer is not worth a warning
 MAX_TYPES = 50_000  # word types remembered as pieces, some 15 MB
 BOTH = "both"
 ADAPTIVE = Adaptive(layers=0, steps=1, reach=2.0, skip_below=0.3, patience=0)  # chosen by scripts/adaptive_em.py
@@ -65,9 +66,7 @@ def load(
     else:
         taggers, served = _serving(language, task)
     taggers = {name: tagger.to(device).using(precision=precision) for name, tagger in taggers.items()}
-    inference = {
-        name: _inference(tagger, language.code, em, em_steps, em_lr, adaptive) for name, tagger in taggers.items()
-    }
+    inference = {name: _inference(tagger, language, em, em_steps, em_lr, adaptive) for name, tagger in taggers.items()}
     return TextTagger(language, taggers, served, inference, weights)
 
 
@@ -88,6 +87,7 @@ class TextTagger:
     served: dict[str, shipped.Served]  # by task: which tagger it is, and why that one
     inference: dict[str, Inference]  # by task
     with_weights: bool = False
+    _warned: bool = field(default=False, init=False, repr=False, compare=False)  # of a script, in this text
 
     def tag(self, text: Text) -> Document:
         """Tag running text, a list of words, or a sentence."""
@@ -137,11 +137,15 @@ class TextTagger:
 
     def tag_window(self, sentences: Sequence[Sentence], *, begun: bool = False) -> list[TaggedSentence]:
         """Tag these sentences together; ``begun``: they go on with a text whose script was known."""
-        spoken = [replace(sentence, language=self.language.code) for sentence in sentences]
+        spoken = [self._spoken(sentence) for sentence in sentences]
         full = [sentence for sentence in spoken if sentence.words]
         layers: dict[str, Iterator[Layer]] = {}
+        self._warned &= begun
         for task, tagger in self.taggers.items():
-            _check_script(tagger, full, begun)
+            problem = _check_script(tagger, full, begun)
+            if problem and not self._warned:
+                self._warned = True
+                warnings.warn(problem, ZgulWarning, stacklevel=3)
             how = self.inference[task]
             settings: dict[str, Any] = {"strategy": how.strategy, "em": how.em, "weights": self.with_weights}
             predictions = tagger.predict(full, **settings) if full else []
@@ -161,6 +165,12 @@ class TextTagger:
         steps = em.steps if em else 0
         how = f"entropy minimisation, {steps} step{'s' * (steps > 1)}" if steps else "no entropy minimisation"
         return f"{self.served[task].name}, learnt from {sources}; {how}"
+
+    def _spoken(self, sentence: Sentence) -> Sentence:
+        """The sentence in the tagger's language, but for words that have one of their own."""
+        own = sentence.word_languages
+        words = own and [code or self.language.code for code in own]
+        return replace(sentence, language=self.language.code, word_languages=words)
 
     def _sentences(self, text: Text) -> Iterable[Sentence]:
         if isinstance(text, str):
@@ -191,24 +201,31 @@ def _serving(language: Language, task: str | None) -> tuple[dict[str, Tagger], d
     return {name: shipped.load(one.name) for name, one in served.items()}, served
 
 
-def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> None:
-    """Refuse text of which the encoder knows too little; in the middle of a text only say so."""
+def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> str | None:
+    """Refuse text of which the encoder knows too little; further on in a text, or of a sentence, only say so."""
     if len(tagger.pieces._type_of) > MAX_TYPES:
         tagger.pieces.forget()
-    words = [word for sentence in sentences for word in sentence.words if any(map(str.isalpha, word))]
+    lettered = [[word for word in sentence.words if any(map(str.isalpha, word))] for sentence in sentences]
+    words = [word for sentence in lettered for word in sentence]
     share = tagger.pieces.unknown_share(words)
-    if share <= MAX_UNKNOWN:
-        return
+    if share > MAX_UNKNOWN and not begun:
+        raise ZgulError(
+            f"{_unknown(share, words)}. Text with more than {MAX_UNKNOWN:.0%} is refused, because its tags would mean "
+            "nothing; transliterate it first, into the script of the languages that the tagger learnt from."
+        )
+    passages = [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share else []
+    for passage in passages:
+        share = tagger.pieces.unknown_share(passage)
+        if share > MAX_UNKNOWN:
+            return f"{_unknown(share, passage)}; its tags mean nothing (said once; there may be more of it)"
+    return None
+
+
+def _unknown(share: float, words: list[str]) -> str:
     sample = shorten(" ".join(words), 40, placeholder="…") if len(words[0]) < 40 else words[0][:40] + "…"
-    problem = (
+    return (
         f"{share:.0%} of the pieces of this text (“{sample}”) are unknown to the encoder: it does not know the script"
     )
-    if not begun:
-        raise ZgulError(
-            f"{problem}. Text with more than {MAX_UNKNOWN:.0%} is refused, because its tags would mean nothing; "
-            "transliterate it first, into the script of the languages that the tagger learnt from."
-        )
-    warnings.warn(f"{problem}; its tags mean nothing", ZgulWarning, stacklevel=4)
 
 
 def _give_back() -> None:
@@ -248,7 +265,7 @@ def named(model: str) -> Tagger:
 
 
 def _inference(
-    tagger: Tagger, language: str, em: bool | None, steps: int | None, lr: float | None, adaptive: bool | None
+    tagger: Tagger, language: Language, em: bool | None, steps: int | None, lr: float | None, adaptive: bool | None
 ) -> Inference:
     """The strategy and EM settings that the user's switches mean for this tagger."""
     strategies = tagger.method.strategies
@@ -259,11 +276,13 @@ def _inference(
         if not fitting:
             raise ZgulError(f"{tagger.method.title} has no inference {'with' if wanted else 'without'} EM")
         strategy = fitting[0]
-    config = tagger.em_for(language, strategy)
+    config = tagger.em_for(language.code, strategy)
     if config is None:
         if steps is not None or lr is not None:
             raise ZgulError("EM is switched off, so its steps and learning rate have no meaning; leave them out")
         return Inference(strategy, None)
+    if config.steps == 0 and steps is None and (em or lr is not None or adaptive is False):
+        warnings.warn(f"EM was tuned to no steps for {language.name}; give --em-steps", ZgulWarning, stacklevel=4)
     config = replace(config, steps=config.steps if steps is None else steps, lr=config.lr if lr is None else lr)
     literal = steps is not None or lr is not None  # numbers that were asked for are taken as they are
     return Inference(strategy, config if adaptive is False or (adaptive is None and literal) else adapted(config))

@@ -100,12 +100,12 @@ def _upos(layer: Layer) -> Row:
 
 
 def _entities(layer: Layer) -> Row:
-    """The label below the first word of a name, a line below the others."""
+    """The label below the first word of a name, a line below the others; unsure ones are marked."""
     row = []
     for index, tag in enumerate(layer.tags):
         style = ENTITIES.get(tag[2:], ("", "red"))[1] if tag != "O" else ""
         mark = "?" if _is_unsure(layer, index) else ""
-        row.append(Text({"B": tag[2:] + mark, "I": "─" * 3, "O": ""}[tag[0]], style=style))
+        row.append(Text({"B": tag[2:] + mark, "I": "─" * 3 + mark, "O": ""}[tag[0]], style=style))
     return row
 
 
