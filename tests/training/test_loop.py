@@ -70,6 +70,31 @@ def test_an_epoch_holds_every_sentence_once_in_batches_of_mixed_languages() -> N
     assert orders[0] == orders[1] != orders[2]
 
 
+def test_which_sentences_meet_in_a_batch_and_when_is_drawn_afresh(monkeypatch) -> None:
+    monkeypatch.setattr("zgul.training.loop.POOL", 2)
+    trainer = trainer_of()
+    corpus = trainer._epoch(0)
+    orders = [[rows.tolist() for rows, _ in trainer._order(corpus, epoch)] for epoch in range(3)]
+    together = [{frozenset(rows) for rows in order} for order in orders]
+    assert not together[0] & together[1] and not together[1] & together[2], "other sentences meet"
+    # within a pool batches are sorted by length; their order must not follow it
+    lengths = [[int(corpus.lengths[rows].max()) for rows in order] for order in orders]
+    assert all(found != sorted(found) for found in lengths)
+    monkeypatch.setattr("zgul.training.loop.POOL", 50)  # all in one pool: sorted by length, were it not for the draw
+    lengths = [[int(corpus.lengths[rows].max()) for rows, _ in trainer._order(corpus, epoch)] for epoch in range(3)]
+    assert all(found != sorted(found) for found in lengths) and lengths[0] != lengths[1] != lengths[2]
+
+
+def test_weight_decay_pulls_towards_zero() -> None:
+    norms = []
+    for more in ({}, {"weight_decay": 5.0}):
+        trainer = trainer_of(epochs=1, select="last", **more)
+        before = float(trainer.tagger.model.head.weight.detach().norm())
+        trainer.run()
+        norms.append(float(trainer.tagger.model.head.weight.detach().norm()) / before)
+    assert norms[1] < 0.95 * norms[0]
+
+
 def test_the_learning_rate_warms_up_and_decays_to_nothing() -> None:
     trainer = trainer_of(epochs=10, warmup=0.1)
     rates = [trainer._lr(step) for step in range(trainer.total_steps + 1)]

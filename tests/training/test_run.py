@@ -17,6 +17,7 @@ from zgul.methods.base import MethodOptions
 from zgul.methods.tagger import Tagger
 from zgul.tensors import load_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
+from zgul.training.em_settings import EMTable
 from zgul.training.run import find_adapters, leave_one_out, resolve, train
 
 
@@ -250,6 +251,18 @@ def test_em_settings_by_leaving_a_source_out(place, tmp_path):
     assert "trained without it" in tagger.about["em"]["by"]
 
 
+def test_em_by_loso_judges_a_source_with_a_tagger_that_never_saw_it(place, monkeypatch):
+    judged = []
+
+    def table(tagger, dev, **_):
+        judged.append((dev[0].language, tagger.parts.sources, set(tagger.about["sentences"])))
+        return EMTable(dev[0].language, len(dev), 50.0, {(1, 0.1): 50.0})
+
+    monkeypatch.setattr("zgul.training.run.em_table", table)
+    train(config(place, epochs=1, em_by="loso", em_sentences=5))
+    assert sorted(judged) == [("de", ["en", "is"], {"en", "is"}), ("is", ["en", "de"], {"en", "de"})]
+
+
 def test_leave_one_source_out(place, tmp_path):
     result = leave_one_out(config(place, epochs=1, em_sentences=5), tmp_path)
     assert list(result) == ["is", "de"] and list(result["is"]) == ["em", "plain", "em-tied"]
@@ -304,7 +317,11 @@ def test_tensorboard_has_the_course_of_training(place, tmp_path):
 
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     history = json.loads((tmp_path / "history.json").read_text())
-    assert [event.value for event in events.Scalars("dev_f1")] == pytest.approx([e["dev_f1"] for e in history])
+    for name in ("dev_f1", "loss"):
+        logged = {event.step: event.value for event in events.Scalars(name)}
+        assert logged[history[-1]["step"]] == pytest.approx(history[-1][name])
+    assert len(events.Scalars("dev_f1")) == len(history)
+    assert len(events.Scalars("loss")) == history[-1]["step"], "on a CPU of every step"
     with pytest.raises(ZgulError, match="--output"):
         train(config(place, tensorboard=True))
 
