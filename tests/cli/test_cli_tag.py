@@ -19,13 +19,14 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-import zgul.cli.tag  # noqa: F401 - adds its command
+import zgul.cli.evaluate
+import zgul.cli.tag  # noqa: F401 - both add their command
 from standin import stand_in_taggers, text
 from zgul.cli import app
-from zgul.corpora import conllu
+from zgul.corpora import Sentence, conllu
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.methods.tagger import Tagger
+from zgul.methods.tagger import Prediction, Tagger
 from zgul.tagging import tagger as tagging
 
 MIXED = [
@@ -145,6 +146,22 @@ def test_words_of_another_language_in_conllu() -> None:
     moved = [max(abs(a[code] - b[code]) for code in a) for a, b in zip(ours, plains, strict=True)]
     foreign, others = ([m for m, (_, misc) in zip(moved, MIXED, strict=True) if ("Lang" in misc) == x] for x in (1, 0))
     assert min(foreign) > 3 * max(others), "others only feel it through attention"
+
+
+def test_such_words_are_scored_in_their_language(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ["\t".join([str(n), word, "_", "X", *"_____", misc]) for n, (word, misc) in enumerate(MIXED, start=1)]
+    (folder / "mixed.conllu").write_text("\n".join([*rows, "", ""]))
+    seen = []
+    predict = Tagger.predict
+
+    def spy(tagger: Tagger, sentences: list[Sentence], **settings: object) -> list[Prediction]:
+        seen.extend(sentences)
+        return predict(tagger, sentences, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tagger, "predict", spy)
+    asked = ["evaluate", "--task", "pos", "--lang", "fo", "--data", "mixed.conllu", "--no-em"]
+    assert CliRunner().invoke(app, asked, catch_exceptions=False).exit_code == 0
+    assert seen[0].word_languages == ["fo", "de", "fo", "de", "fo"]
 
 
 def test_em_switches() -> None:

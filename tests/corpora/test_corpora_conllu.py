@@ -166,7 +166,7 @@ def test_a_language_that_is_none_is_said_once() -> None:
 
 @pytest.mark.parametrize("name", TREEBANKS)
 def test_languages_of_words_in_real_treebanks(shared_data: Path, name: str) -> None:
-    """Upper Sorbian names plants in Latin, German quotes two words of English; the others have no such words."""
+    """Upper Sorbian has five words of Latin (et al., de jure), German two of English; the others have none."""
     path = shared_data / "conllu" / f"{name}.conllu.xz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
