@@ -6,6 +6,9 @@ import torch
 
 from zgul.errors import ZgulError
 
+# CPUs have no error of their own: torch's allocator, the C++ library, and oneDNN where its own allocation fails
+_FULL = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
+
 
 def find_device(name: str | torch.device) -> torch.device:
     """The device of this name, if it is here; "auto" is the GPU, or the CPU where there is none."""
@@ -20,5 +23,5 @@ def find_device(name: str | torch.device) -> torch.device:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this says that a device's memory is full; the CPU's allocator has no error of its own."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    """Whether this says that a device's memory is full."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in _FULL)
