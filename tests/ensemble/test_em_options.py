@@ -1,6 +1,7 @@
 """Entropy minimisation's options: what the release does, tied moves, and what comes back."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -276,3 +277,11 @@ def test_recomputing_keeps_less_and_changes_nothing(tagger, batch) -> None:
     torch.testing.assert_close(found[True].logits, found[False].logits, rtol=0, atol=1e-12)
     torch.testing.assert_close(found[True].after, found[False].after, rtol=0, atol=1e-12)
     assert kept[True] < kept[False]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("steps", -1), ("lr", -0.1), ("lr", math.inf), ("lr", math.nan), ("skip_below", math.inf)]
+)
+def test_settings_that_make_no_sense_are_refused(name, value):
+    with pytest.raises(ZgulError, match=f"EM needs finite.*{name}={value}"):
+        EMConfig(**{name: value})

@@ -80,9 +80,9 @@ def train(
     from zgul.adapters.train import AdapterConfig, load_head, read_blocks, save_head, train_adapter
     from zgul.cli.progress import ReportBar
     from zgul.corpora.encode import PieceEncoder
+    from zgul.devices import find_device
     from zgul.encoders import Encoder
     from zgul.languages import find
-    from zgul.training.run import find_device
 
     language = find(lang).code
     output = output or Path(f"encoder-{language}" if full else "adapters")

@@ -247,7 +247,7 @@ def _rates(text: str | None) -> tuple[tuple[str, float], ...] | None:
 
 
 def _kind_of_device(device: str) -> str:
-    from zgul.training.run import find_device
+    from zgul.devices import find_device
 
     return find_device(device).type
 

@@ -18,6 +18,7 @@ for more time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -55,9 +56,9 @@ class EMConfig:
 
     def __post_init__(self) -> None:
         counted = {name: getattr(self, name) for name in ("steps", "lr", "layers", "skip_below", "patience")}
-        if min(counted.values()) < 0:
+        if not all(0 <= value < math.inf for value in counted.values()):
             told = ", ".join(f"{name}={value}" for name, value in counted.items())
-            raise ZgulError(f"EM needs steps, lr, layers, skip_below and patience of at least 0, not {told}")
+            raise ZgulError(f"EM needs finite steps, lr, layers, skip_below and patience from 0 on, not {told}")
         if self.start not in STARTS or self.positions not in POSITIONS:
             raise ZgulError(f"EM starts from {' or '.join(STARTS)} and averages over {' or '.join(POSITIONS)}")
 

@@ -335,8 +335,8 @@ class _Worker:
     def __init__(self, told: Told, say: Listener) -> None:
         import torch
 
+        from zgul.devices import find_device
         from zgul.experiments.execute import Executor
-        from zgul.training.run import find_device
 
         device = find_device(told.device)
         if told.threads:

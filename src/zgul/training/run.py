@@ -13,7 +13,7 @@ from typing import Any
 from zgul import corpora
 from zgul.adapters.bank import LanguageAdapter, subset
 from zgul.corpora.sentence import Sentence
-from zgul.devices import find_device as find_device  # experiments and adapters take it from here
+from zgul.devices import find_device
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
