@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from torch.nn import functional as F
 from torch.testing import assert_close
 
-from zgul.encoders.encoder import Encoder, LowRankLinear
+from zgul.encoders.encoder import SHORT, Encoder, LowRankLinear, attend
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -116,3 +117,18 @@ def test_dropout_reaches_attention_and_hidden_states(model: Any) -> None:
             part.p = 0.0
     encoder.model.encoder.layer[0].attention.self.dropout.p = 0.5
     assert not torch.allclose(encoder.layer(0, x, None)[0], encoder.layer(0, x, None)[0])
+
+
+@pytest.mark.parametrize("length", [1, SHORT, SHORT + 1])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_is_torchs_for_short_and_long_sentences(length: int, masked: bool) -> None:
+    torch.manual_seed(0)
+    states = [torch.randn(3, 2, length, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    mask = (
+        (torch.arange(length) < torch.tensor([[length], [1], [(length + 1) // 2]]))[:, None, None] if masked else None
+    )
+    out, want = torch.randn(3, 2, length, 8, dtype=torch.float64), []
+    for found in (attend(*states, mask), F.scaled_dot_product_attention(*states, attn_mask=mask)):
+        want.append([found, *torch.autograd.grad((found * out).sum(), states)])
+    for one, other in zip(*want, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

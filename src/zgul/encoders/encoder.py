@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from zgul.encoders.packing import Packing
 
+SHORT = 64  # pieces; see `attend`
+
 
 class LowRankLinear(nn.Module):
     """A frozen linear map plus a trained difference of low rank, ``W + B A``: a little encoder training."""
@@ -76,7 +78,7 @@ class Encoder(nn.Module):
             for states in projected
         )
         dropout = attention.dropout.p if self.training else 0.0
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        context = attend(query, key, value, mask, dropout)
         context = context.transpose(1, 2).reshape(batch, length, width)
         if packing is not None:
             context = packing.pack(context)
@@ -117,6 +119,23 @@ class Encoder(nn.Module):
             linear = getattr(parent, name)
             if isinstance(linear, LowRankLinear):
                 setattr(parent, name, linear.merged())
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """``softmax(QKᵀ/√d) V`` for [B, H, T, d], where mask [B, 1, 1, T] is true.
+
+    Over short sentences on a CPU three products take half the time of torch's own tiled kernel.
+    """
+    batch, heads, length, width = query.shape
+    if query.device.type != "cpu" or length > SHORT or dropout:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    flat = [states.reshape(batch * heads, length, width) for states in (query, key, value)]
+    bias = query.new_zeros(1, 1, 1)
+    if mask is not None:
+        bias = query.new_zeros(batch, 1, length).masked_fill_(~mask[:, 0], -torch.inf)
+        bias = bias.repeat_interleave(heads, dim=0)  # [B H, 1, T]
+    scores = torch.baddbmm(bias, flat[0], flat[1].mT, alpha=width**-0.5)  # [B H, T, T]
+    return torch.bmm(scores.softmax(dim=-1), flat[2]).view(batch, heads, length, width)
 
 
 def _norm(module: nn.LayerNorm, y: Tensor) -> Tensor:

@@ -7,8 +7,36 @@ no piece looks at another any more, only the pieces that carry a tag are left, [
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+
+class _Pick(torch.autograd.Function):
+    """``values[index]``; its gradient without the sum over equal indices that torch would have to make."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor, places: Tensor, scattered: bool) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.size, ctx.scattered = len(values), scattered
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,), (places,) = gradients, ctx.saved_tensors
+        if not ctx.scattered:
+            return gradient.index_select(0, places), None, None, None
+        whole = gradient.new_zeros(ctx.size, *gradient.shape[1:])
+        return whole.index_copy_(0, places, gradient), None, None, None
+
+
+def _pick(values: Tensor, index: Tensor, places: Tensor, scattered: bool = True) -> Tensor:
+    """Rows of values; what comes back goes to these places (``scattered``), or is taken from them."""
+    if not (torch.is_grad_enabled() and values.requires_grad):
+        return values.index_select(0, index)
+    picked: Tensor = _Pick.apply(values, index, places, scattered)  # type: ignore[no-untyped-call]
+    return picked
 
 
 class Packing:
@@ -28,16 +56,16 @@ class Packing:
     def pack(self, values: Tensor) -> Tensor:
         """[B, T, ...] to [1, P, ...]."""
         flat = values.flatten(0, 1)
-        return (flat if self._full else flat.index_select(0, self.places))[None]
+        return (flat if self._full else _pick(flat, self.places, self.places))[None]
 
     def unpack(self, values: Tensor) -> Tensor:
         """[1, P, ...] to [B, T, ...]; what stands in the padding has no meaning, and no gradient may come from it."""
-        flat = values[0] if self._full else values[0].index_select(0, self._back)
+        flat = values[0] if self._full else _pick(values[0], self._back, self.places, scattered=False)
         return flat.view(*self.shape, *values.shape[2:])
 
     def select(self, values: Tensor) -> Tensor:
         """Of [1, P, ...] what is wanted at the end: [1, W, ...]."""
-        return values.index_select(1, self.wanted)
+        return _pick(values[0], self.wanted, self.wanted)[None]
 
     def spread(self, values: Tensor) -> Tensor:
         """All pieces [1, P, ...], or the wanted alone [1, W, ...], to [B, T, ...] with zeros elsewhere."""
