@@ -5,8 +5,8 @@ as nothing. Bytes are the weights, read once for each pass over a batch. Per tok
 
     encoder         4 d² + 2 d F, and 2 d for each position attended to
     bank            N r d into the bottlenecks, then the cheaper of
-                      every adapter's output, mixed, projected:   N r d + K d²   (scores: d²)
-                      bottlenecks scaled, one product out:        K N r d        (scores: N r d)
+                      every adapter's output, mixed, projected:   N r d + (K - 1) d²   (scores: d²)
+                      bottlenecks scaled, one product out:        K N r d              (scores: N r d)
     task adapter    2 d t
 """
 
@@ -53,7 +53,7 @@ class Shape:
     def bank(self, scores: bool) -> float:
         """From the adapters' input to what is added to f; with or without computing the scores."""
         d, one = self.width, self.adapters * self.size * self.width
-        apart = one + self.views * d * d + (d * d if scores else 0)
+        apart = one + (self.views - 1) * d * d + (d * d if scores else 0)
         inside = self.views * one + (one if scores else 0)
         return one + min(apart, inside) if self.adapters else 0.0
 
@@ -75,7 +75,7 @@ def em_flops(shape: Shape, lengths: list[int], steps: int) -> float:
     """
     passes = 2 * steps + 1
     d, one = shape.width, shape.adapters * shape.size * shape.width
-    mix = min(one + shape.views * d * d, shape.views * one)  # from the bottlenecks to z
+    mix = min(one + (shape.views - 1) * d * d, shape.views * one)  # from the bottlenecks to z
     first = sum(n * (shape.encoder(n) + one) for n in lengths) + passes * sum(lengths) * (mix + shape.after())
     rest = (shape.depth - 1) * sum(
         n * (shape.encoder(n) + one + mix + shape.after()) * passes + n * (shape.bank(True) - shape.bank(False))

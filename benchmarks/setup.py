@@ -58,7 +58,7 @@ CPU = Sizes(
 )
 GPU = Sizes(
     rounds=7,
-    tokens=16384,
+    tokens=65536,
     reference_sentences=40,
     em_sentences=0,
     forward=(128, 64),

@@ -172,7 +172,7 @@ def course(
 
             result = minimise_entropy(tagger.model, batch, config, on_step=keep)
             entropy[batch.rows] = result.entropy[0].float()
-        tags = [np.concatenate([decode(p.numpy()) for p in encoded.by_sentence(step)]) for step in found]
+        tags = [decode(encoded.by_word(step).numpy(), encoded.sentence_sizes) for step in found]
         words[layers, multiple] = np.stack(tags).astype(np.int16)
     gold = [sentence.tags or [] for sentence in sentences]
     return Course(group, language, tagger.labels, gold, entropy.cpu().numpy(), encoded.lengths.cpu().numpy() + 2, words)

@@ -16,8 +16,9 @@ class GraphedStep:
     The step must not depend on the values of its inputs in Python, and must change state in place.
     """
 
-    def __init__(self, step: Callable[..., Tensor]) -> None:
-        self.step = step
+    def __init__(self, step: Callable[..., Tensor], most: int | None = None) -> None:
+        """``most``: of how many sets of shapes a graph is kept; others are called plainly."""
+        self.step, self.most = step, most
         self._graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, dict[str, Tensor], Tensor]] = {}
         self._seen: dict[tuple[torch.Size, ...], int] = {}
 
@@ -26,6 +27,8 @@ class GraphedStep:
             return self.step(**tensors)
         shapes = tuple(tensor.shape for tensor in tensors.values())
         if shapes not in self._graphs:
+            if self.most is not None and len(self._graphs) >= self.most:
+                return self.step(**tensors)
             self._seen[shapes] = self._seen.get(shapes, 0) + 1
             if self._seen[shapes] <= WARM_UP:
                 return self._warm_up(tensors)

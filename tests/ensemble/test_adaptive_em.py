@@ -119,3 +119,11 @@ def test_tied_moves_and_invertible_blocks_leave_the_batch_too(invertible: str) -
         expected = minimise_entropy(tagger.model, alone, config)
         assert together.steps[row] == expected.steps[0]
         torch.testing.assert_close(together.logits[row], expected.logits[0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_what_is_not_asked_for_changes_nothing(tagger, batch, median, patience: int) -> None:
+    config = EMConfig(steps=STEPS, lr=LR, skip_below=median, patience=patience)
+    whole, bare = (minimise_entropy(tagger.model, batch, config, weights=asked) for asked in (True, False))
+    assert torch.equal(whole.logits, bare.logits) and torch.equal(whole.steps, bare.steps)
+    assert whole.after is not None and bare.before is None and bare.after is None

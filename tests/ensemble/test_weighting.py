@@ -88,20 +88,24 @@ def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("views", VIEWS)
 @pytest.mark.parametrize("form", ["bilinear", "additive"])
-def test_folding_changes_nothing(tensors, views, form: str) -> None:
+@pytest.mark.parametrize("safe", [1e6, 0.0], ids=["P_1 is inverted", "P_1 is not"])
+def test_folding_changes_nothing(tensors, views, form: str, safe: float, monkeypatch) -> None:
+    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", safe)
     h, inner, languages = tensors
     whole = zgul(views, form)
     folded = Folded(whole)
     bank = SimpleNamespace(up=inner.up.expand(DEPTH, -1, -1, -1), up_bias=inner.bias.expand(DEPTH, -1, -1))
     folded.multiply(bank)
     assert folded.wide == (inner.up.shape[1] == 5)
+    assert folded.turned == (folded.wide and safe > 0)
     for layer in range(DEPTH):
         scores = whole.scores(layer, h, inner, whole.by_language(languages, N))
         weights = scores.softmax(dim=-1)
-        got = folded.scores(layer, h, inner, folded.by_language(languages, N)).softmax(dim=-1)
+        turned = folded.turn(layer, inner)
+        got = folded.scores(layer, h, turned, folded.by_language(languages, N)).softmax(dim=-1)
         torch.testing.assert_close(got, weights, rtol=0, atol=1e-10)
         torch.testing.assert_close(
-            folded.mix(layer, inner, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10
+            folded.mix(layer, turned, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10
         )
 
 

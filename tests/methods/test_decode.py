@@ -38,18 +38,32 @@ def test_the_best_of_all_sequences_that_are_allowed(words: int, seed: int, label
 
 def test_words_are_decoded_each_by_itself() -> None:
     p = np.array([[0.4, 0, 0.6, 0, 0], [0.1, 0, 0.2, 0.7, 0]], np.float32)
-    assert decoder("words", LABELS)(p).tolist() == [2, 3]
-    assert decoder("sequence", LABELS)(p).tolist() == [0, 3]
+    two = np.array([2])
+    assert decoder("words", LABELS)(p, two).tolist() == [2, 3]
+    assert decoder("sequence", LABELS)(p, two).tolist() == [0, 3]
 
 
 def test_a_certain_begin_pulls_the_next_word_along() -> None:
     p = np.array([[0.0, 0.9, 0, 0.1, 0], [0.3, 0, 0.3, 0, 0.4]], np.float32)
-    assert decoder("sequence", LABELS)(p).tolist() in ([1, 2], [1, 0])
-    assert decoder("words", LABELS)(p).tolist() == [1, 4]
+    assert decoder("sequence", LABELS)(p, np.array([2])).tolist() in ([1, 2], [1, 0])
+    assert decoder("words", LABELS)(p, np.array([2])).tolist() == [1, 4]
 
 
 def test_no_words() -> None:
-    assert decoder("sequence", LABELS)(np.zeros((0, 5), np.float32)).tolist() == []
+    assert decoder("sequence", LABELS)(np.zeros((0, 5), np.float32), np.zeros(3, np.int64)).tolist() == []
+
+
+@given(st.lists(st.integers(0, 4), max_size=6), st.integers(0, 2**32 - 1))
+def test_sentences_are_decoded_together_as_each_alone(sizes: list[int], seed: int) -> None:
+    p = np.random.default_rng(seed).dirichlet(np.full(len(LABELS), 0.3), size=sum(sizes)).astype(np.float32)
+    decode = decoder("sequence", LABELS)
+    alone, start = [], 0
+    for size in sizes:
+        alone += decode(p[start : start + size], np.array([size])).tolist()
+        start += size
+    assert decode(p, np.array(sizes, np.int64)).tolist() == alone
+    names = iter(LABELS[tag] for tag in alone)
+    assert all(allowed(tuple(next(names) for _ in range(size))) for size in sizes)
 
 
 def test_an_unknown_decoding_is_refused() -> None:

@@ -89,8 +89,8 @@ class Inner:
         inside = F.linear(query, self.up.flatten(0, 1)).view(self.a.shape)  # [B, T, N, r]
         return (inside * self.a).sum(dim=-1) + F.linear(query, self.bias)
 
-    def mix(self, weights: Tensor, project: Tensor | None = None) -> Tensor:
-        """``Σ_k P_k Σ_n w_kn u_n``: weights [B, T, K, N] and matrices P [K, d', d] (or none, K = 1) to [B, T, d'].
+    def mix(self, weights: Tensor, project: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
+        """``Σ_k P_k Σ_n w_kn u_n + s``: weights [B, T, K, N], P [K, d', d] (or none, K = 1), s [d'] to [B, T, d'].
 
         The weights scale the bottlenecks; then one product leaves them. While P is trained it is multiplied into U:
         that costs N r rows, applying it to the many tokens of a training batch more. (`Folded` does so once for all.)
@@ -100,12 +100,17 @@ class Inner:
         scaled = weights[..., None] * self.a[:, :, None]  # [B, T, K, N, r]
         up, bias = self.up.view(1, count * size, width), self.bias[None]  # [1, N r, d], [1, N, d]
         if project is None or not project.requires_grad:
-            mixed = scaled.reshape(batch, length, views, -1) @ up[0] + weights @ bias[0]  # [B, T, K, d]
+            mixed = plus_product(weights @ bias[0], scaled.reshape(batch, length, views, -1), up[0])  # [B, T, K, d]
             if project is None:
                 return mixed.squeeze(2)
-            return F.linear(mixed.flatten(2), project.transpose(0, 1).flatten(1))
+            return F.linear(mixed.flatten(2), project.transpose(0, 1).flatten(1), shift)
         out, out_bias = (up @ project.mT).flatten(0, 1), (bias @ project.mT).flatten(0, 1)  # [K N r, d'], [K N, d']
-        return scaled.flatten(2) @ out + weights.flatten(2) @ out_bias
+        return plus_product(F.linear(weights.flatten(2), out_bias.t(), shift), scaled.flatten(2), out)
+
+
+def plus_product(base: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
+    """``base + x @ matrix`` in one go: [..., d], [..., r] and [r, d] to [..., d]."""
+    return torch.addmm(base.flatten(0, -2), x.flatten(0, -2), matrix).view(base.shape)
 
 
 class Bank(nn.Module):

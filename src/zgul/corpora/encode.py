@@ -269,9 +269,13 @@ class EncodedCorpus:
         wanted = batch.words & (batch.rows >= 0)[:, None]
         into[index[wanted]] = values[wanted].to(into.dtype)
 
+    def by_word(self, values: Tensor) -> Tensor:
+        """Values [P, ...] per piece to those of the words [words, ...], sentence after sentence, off the device."""
+        return values[self.first].cpu()
+
     def by_sentence(self, values: Tensor) -> list[Tensor]:
         """Values [P, ...] per piece to one tensor [words, ...] per sentence."""
-        return list(torch.split(values[self.first].cpu(), self.sentence_sizes.tolist()))
+        return list(torch.split(self.by_word(values), self.sentence_sizes.tolist()))
 
 
 def _language_rows(

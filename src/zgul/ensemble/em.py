@@ -110,8 +110,8 @@ class EMResult:
     """Label scores after EM, and the weights [L, B, T, K, N] before and after: where they count, and 0 elsewhere."""
 
     logits: Tensor  # [B, T, C]
-    before: Tensor
-    after: Tensor
+    before: Tensor | None  # where the weights were asked for, as ``after``
+    after: Tensor | None
     steps: Tensor  # [B] how often each sentence was moved
     entropy: list[Tensor] = field(default_factory=list)  # [B] after each forward, mean over the words
 
@@ -119,12 +119,19 @@ class EMResult:
         """The first positions alone."""
         if self.logits.shape[1] == length:
             return self
-        before, after = self.before[:, :, :length], self.after[:, :, :length]
+        before, after = (
+            weights if weights is None else weights[:, :, :length] for weights in (self.before, self.after)
+        )
         return replace(self, logits=self.logits[:, :length], before=before, after=after)
 
 
 def minimise_entropy(
-    model: Model, batch: Batch, config: EMConfig, *, on_step: Callable[[int, Tensor], None] | None = None
+    model: Model,
+    batch: Batch,
+    config: EMConfig,
+    *,
+    weights: bool = True,
+    on_step: Callable[[int, Tensor], None] | None = None,
 ) -> EMResult:
     """Tag a batch, moving its adapter weights to where the model is most certain.
 
@@ -137,7 +144,7 @@ def minimise_entropy(
     if config.positions == "all":
         batch = _padded(batch, min(PADDED, model.encoder.max_pieces), model.encoder.model.config.pad_token_id)
     with _frozen(model):
-        run = _Run(model, batch, config)
+        run = _Run(model, batch, config, weights)
         for step in range(config.steps + 1):
             last = step == config.steps
             with torch.set_grad_enabled(not last):
@@ -145,19 +152,29 @@ def minimise_entropy(
             if on_step is not None:
                 on_step(step, run.logits.detach()[:, :length])
             if last:
-                run.finish(step, torch.ones_like(run.entropy, dtype=torch.bool))
-            elif config.adaptive:
-                run.finish(step, run.certain() if step == 0 else run.settled())
-                left = int((~run.finished).sum())
+                run.finish(step)
+                break
+            if config.adaptive:
+                left = run.part(step, run.certain() if step == 0 else run.settled())
                 if left == 0:
                     break
                 if 2 * left < len(run.rows):  # a forward and a backward of the few cost less than a backward of all
                     run.drop()
                     run.forward(step)
-            if not last:
-                run.step()
-                run.drop()
+            run.step()
+            run.drop()
     return run.result.cut(length)
+
+
+@dataclass
+class _Left:
+    """The sentences that go on when others have finished, and where their tokens are."""
+
+    sentences: Tensor  # [B'] among those so far
+    tokens: Tensor  # [P'] among the tokens so far
+    tokens_at_end: Tensor  # [W'] the same in the last layer
+    batch: Batch
+    packing: Packing
 
 
 class _Run:
@@ -166,8 +183,8 @@ class _Run:
     logits: Tensor  # [B, T, C] of the last forward, for the sentences still here, as all below
     entropy: Tensor  # [B]
 
-    def __init__(self, model: Model, batch: Batch, config: EMConfig) -> None:
-        self.model, self.batch, self.config = model, batch, config
+    def __init__(self, model: Model, batch: Batch, config: EMConfig, weights: bool) -> None:
+        self.model, self.batch, self.config, self.weights = model, batch, config, weights
         first, last = config.first_layer(model.encoder.depth), model.encoder.depth - 1
         self.packing = _packing(batch, config)
         self.leaves = _Leaves(config, self.packing, first, last)
@@ -176,7 +193,7 @@ class _Run:
             with torch.no_grad():
                 self.prefix = model.prefix(batch, first, self.leaves.choose, self.packing)
         self.rows = torch.arange(len(batch.rows), device=batch.rows.device)  # [B] places in the whole batch
-        self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
+        self._left: _Left | None = None  # where others have finished
         self._tags = batch.input_ids  # [B, T] after the last step
         self._unchanged = torch.zeros_like(self.rows)  # [B] for how many steps they have been the same
         self._result: EMResult | None = None
@@ -198,9 +215,10 @@ class _Run:
         self._per_position = position_entropy(self.logits)  # [B, T]
         self.entropy = _sentence_entropy(self._per_position, self.batch, "words").detach()
         if self._result is None:
-            weights = self.leaves.before()
+            weights = self.leaves.before() if self.weights else None
             logits = torch.empty_like(self.logits, requires_grad=False)
-            self._result = EMResult(logits, weights, weights.clone(), torch.zeros_like(self.rows))
+            after = None if weights is None else weights.clone()
+            self._result = EMResult(logits, weights, after, torch.zeros_like(self.rows))
         history = self._result.entropy
         whole = history[-1].clone() if history else torch.empty_like(self.entropy)
         history[step:] = [whole.index_copy_(0, self.rows, self.entropy)]
@@ -225,30 +243,44 @@ class _Run:
         # the sum over sentences: each sentence's scores get the gradient of its own entropy alone
         self.leaves.step(_sentence_entropy(self._per_position, self.batch, self.config.positions).sum())
 
-    def finish(self, step: int, finished: Tensor) -> None:
-        """Keep what these sentences [B] have come to after so many steps."""
-        self.finished = finished
-        if not finished.any():
-            return
-        rows = self.rows[finished]
+    def part(self, step: int, finished: Tensor) -> int:
+        """Finish these sentences [B] and make ready to drop them; gives how many are left.
+
+        Here, where the device has to be waited for anyway, so that a step and the forward after it need not wait.
+        """
+        done, left = finished.nonzero().squeeze(1), (~finished).nonzero().squeeze(1)
+        self._left = None
+        if len(done):
+            self.finish(step, done)
+        if len(done) and len(left):
+            batch = Batch(**{name: value[left] for name, value in vars(self.batch).items()})
+            below, at_end = (self.leaves.tokens(layer, ~finished) for layer in (self.leaves.last - 1, self.leaves.last))
+            self._left = _Left(left, below, at_end, batch, _packing(batch, self.config))
+        return len(left)
+
+    def finish(self, step: int, done: Tensor | None = None) -> None:
+        """Keep what these sentences (all, if not told) have come to after so many steps."""
+        rows, logits = self.rows, self.logits.detach()
+        if done is not None:
+            rows, logits = rows[done], logits[done]
         self.result.steps[rows] = step
-        self.result.logits[rows] = self.logits.detach()[finished]
-        self.result.after[:, rows] = self.leaves.after()[:, finished]
+        self.result.logits[rows] = logits
+        if self.result.after is not None:
+            after = self.leaves.after()
+            self.result.after[:, rows] = after if done is None else after[:, done]
 
     def drop(self) -> None:
         """Leave finished sentences out of all that follows."""
-        if not self.config.adaptive or not self.finished.any():
+        left, self._left = self._left, None
+        if left is None:
             return
-        going = ~self.finished
-        keep = going.nonzero().squeeze(1)
-        self.rows, self._unchanged = self.rows[keep], self._unchanged[keep]
-        self._tags, self.finished = self._tags[keep], self.finished[keep]
-        self.batch = Batch(**{name: value[keep] for name, value in vars(self.batch).items()})
-        packing = _packing(self.batch, self.config)
+        keep = left.sentences
+        self.rows, self._unchanged, self._tags = self.rows[keep], self._unchanged[keep], self._tags[keep]
+        self.batch, self.packing = left.batch, left.packing
         if self.prefix is not None:
-            self.prefix = self.prefix.keep(self.leaves.tokens(self.prefix.layer, going))
-        self.leaves.keep(going, packing)
-        self.packing = packing
+            at_end = self.prefix.layer == self.leaves.last
+            self.prefix = self.prefix.keep(left.tokens_at_end if at_end else left.tokens)
+        self.leaves.keep(left)
 
 
 def position_entropy(logits: Tensor) -> Tensor:
@@ -340,14 +372,16 @@ class _Leaves:
         """Those of a layer's tokens that are in these sentences [B]."""
         return sentences[self._sentences(layer)].nonzero().squeeze(1)
 
-    def keep(self, sentences: Tensor, packing: Packing) -> None:
-        """Go on with these sentences [B] alone, which are packed like this then."""
+    def keep(self, left: _Left) -> None:
+        """Go on with these sentences alone."""
         for held in (self.base, self.moves):
             for layer, value in held.items():
-                by_sentence = layer < 0 or (held is self.moves and self.config.tied)
-                kept = value.detach()[sentences] if by_sentence else value.detach()[:, self.tokens(layer, sentences)]
+                if layer < 0 or (held is self.moves and self.config.tied):  # by sentence
+                    kept = value.detach()[left.sentences]
+                else:
+                    kept = value.detach()[:, left.tokens_at_end if layer == self.last else left.tokens]
                 held[layer] = kept.requires_grad_(held is self.moves)
-        self.packing = packing
+        self.packing = left.packing
 
     @torch.no_grad()
     def before(self) -> Tensor:
@@ -367,14 +401,16 @@ class _Leaves:
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
     """No weight asks for a gradient, and nothing is dropped, while EM runs."""
-    training = model.training
+    training = [module for module in model.modules() if module.training]
     asking = [p for p in model.parameters() if p.requires_grad]
     for parameter in asking:
         parameter.requires_grad_(False)
-    model.eval()
+    for module in training:
+        module.training = False
     try:
         yield
     finally:
         for parameter in asking:
             parameter.requires_grad_(True)
-        model.train(training)
+        for module in training:
+            module.training = True

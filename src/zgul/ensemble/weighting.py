@@ -9,13 +9,16 @@ minimisation moves. The adapters come as `Inner`: their bottlenecks, in which sc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from zgul.adapters.bank import Bank, Inner
+from zgul.adapters.bank import Bank, Inner, plus_product
 from zgul.ensemble.fusion import Fusion
 from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors, lookup
+
+SAFE = 100.0  # condition of a matrix up to which its inverse is used: two digits may be lost
 
 
 class Weighting(nn.Module):
@@ -27,6 +30,10 @@ class Weighting(nn.Module):
         """What the scores of ``count`` adapters owe to the tokens' languages [B, T] alone: [B, T, L or 1, N]."""
         return torch.zeros(*languages.shape, 1, count, device=languages.device)
 
+    def turn(self, layer: int, inner: Inner) -> Inner:
+        """The bank's adapters in the coordinates in which this weighting works; usually their own."""
+        return inner
+
     def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
         """h [B, T, d], the adapters of N languages, and ``by_language`` to scores [B, T, K, N]."""
         return told.to(h.dtype)
@@ -34,6 +41,10 @@ class Weighting(nn.Module):
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
         """The adapters and their weights [B, T, K, N] to what is added to f [B, T, d]."""
         return inner.mix(weights)
+
+    def at_once(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor | None:
+        """``mix`` by the softmax of ``scores``, where there is a faster way to both."""
+        return None
 
 
 class Uniform(Weighting):
@@ -48,6 +59,7 @@ class OneHot(Weighting):
     def __init__(self, choice: list[int]) -> None:
         """``choice[m]`` is the adapter for row m of the model's language table."""
         super().__init__()
+        self.rows = choice
         self.register_buffer("choice", torch.tensor(choice), persistent=False)
 
     def by_language(self, languages: Tensor, count: int) -> Tensor:
@@ -99,7 +111,7 @@ class ZGUL(Weighting):
         if self.combine:
             joined = self.combine[layer]
             parts = torch.stack(joined.get_parameter("weight").chunk(2, dim=1)) @ value  # C[:, :d] W_v and C[:, d:] W_v
-            return inner.mix(weights, parts) + joined.get_parameter("bias")
+            return inner.mix(weights, parts, joined.get_parameter("bias"))
         outputs = [inner.mix(weights[:, :, k : k + 1], value[None]) for k in range(len(self.views))]
         return outputs[0] if len(outputs) == 1 else torch.maximum(*outputs)
 
@@ -107,17 +119,24 @@ class ZGUL(Weighting):
 class Folded(Weighting):
     """A trained ZGUL with its products of matrices multiplied out; the same numbers with fewer products.
 
-    ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` one each. ``multiply`` takes them into the
-    adapters of a bank where that saves work: one product leads from h to fusion's scores then, and one from the
-    bottlenecks to the mix, 4 N r d in all. Adapters that are wide together (N r > 1.5 d) are cheaper one by one, by
-    their outputs: 2 N r d + 3 d².
+    ``W_kᵀ W_q`` becomes one matrix, ``C[:, :d] W_v`` and ``C[:, d:] W_v`` (P_1 and P_2) one each. ``multiply`` takes
+    them into the adapters of a bank where that saves work: one product leads from h to fusion's scores then, and one
+    from the bottlenecks to the mix, 4 N r d in all. Adapters that are wide together (N r > 1.5 d) are cheaper one by
+    one, by their outputs: 2 N r d + 3 d². In the coordinates ``u' = P_1 u`` the first view's matrix is the identity,
+    ``z = f + Σ α_F u' + P_2 P_1⁻¹ Σ α_L u'``, so it is 2 N r d + 2 d² where P_1 can be inverted without harm.
     """
 
     wide: bool = False
+    turned: bool = False
     into: Tensor  # [L, N r + N, d]: h to its products with the columns of U_n, and with b_n
     into_bias: Tensor  # [L, N r + N]
     leave: Tensor  # [L, K N r, d]: weighted bottlenecks to the mix
     leave_bias: Tensor  # [L, d, K N]: what the weights add to it by b_n
+    up: Tensor  # [L, N, r, d]: P_1 U_n, of wide adapters, as all below
+    up_bias: Tensor  # [L, N, d]: P_1 b_n
+    query: Tensor  # [L, d, d]: h to what is multiplied with P_1 u_n
+    query_bias: Tensor  # [L, d]
+    rest: Tensor  # [L, d, d]: P_2 P_1⁻¹; of one view, empty
 
     def __init__(self, source: ZGUL) -> None:
         super().__init__()
@@ -147,8 +166,25 @@ class Folded(Weighting):
         """Take the matrices into the adapters of a bank, which must stay as they are from then on."""
         up, bias = bank.up.flatten(1, 2), bank.up_bias  # [L, N r, d], [L, N, d]
         self.wide = up.shape[1] > 1.5 * up.shape[2]
-        if self.wide:
-            return
+        made = self._turned(bank) if self.wide else self._inside(up, bias)
+        for name, value in made.items():
+            self.register_buffer(name, value, persistent=False)
+
+    def _turned(self, bank: Bank) -> dict[str, Tensor]:
+        """All in the coordinates ``u' = P_1 u``; nothing where a rounding error would grow too much in them."""
+        first, *others = self.project.double().chunk(len(self.views), dim=2)  # P_1, P_2 [L, d, d]
+        self.turned = bool((torch.linalg.cond(first) < SAFE).all())
+        if not self.turned:
+            return {}
+        back = torch.linalg.inv(first)
+        made = {"up": bank.up.double() @ first.mT[:, None], "up_bias": bank.up_bias.double() @ first.mT}
+        if "fusion" in self.views:
+            made["query"] = self.score.double() @ back
+            made["query_bias"] = (self.score_bias.double()[:, None] @ back).squeeze(1)
+        made["rest"] = others[0] @ back if others else first.new_zeros(len(first), 0, 0)
+        return {name: value.to(self.project.dtype) for name, value in made.items()}
+
+    def _inside(self, up: Tensor, bias: Tensor) -> dict[str, Tensor]:
         made = {}
         if "fusion" in self.views:
             out = torch.cat([up, bias], dim=1)  # [L, N r + N, d]
@@ -157,17 +193,18 @@ class Folded(Weighting):
         parts = self.project.chunk(len(self.views), dim=2)  # K times [L, d, d]
         made["leave"] = torch.cat([up @ part.mT for part in parts], dim=1)
         made["leave_bias"] = torch.cat([bias @ part.mT for part in parts], dim=1).mT.contiguous()
-        for name, value in made.items():
-            self.register_buffer(name, value, persistent=False)
+        return made
 
     def by_language(self, languages: Tensor, count: int) -> Tensor:
         return _lang2vec(self, languages, count)
 
+    def turn(self, layer: int, inner: Inner) -> Inner:
+        return replace(inner, up=self.up[layer], bias=self.up_bias[layer]) if self.turned else inner
+
     def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
         local = []
         if "fusion" in self.views and self.wide:
-            query = h @ self.score[layer] + self.score_bias[layer]  # [B, T, d]
-            local.append((query * inner.outputs).sum(dim=-1).movedim(0, -1))
+            local.append((self._query(layer, h) * inner.outputs).sum(dim=-1).movedim(0, -1))
         elif "fusion" in self.views:
             both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
             inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
@@ -177,10 +214,29 @@ class Folded(Weighting):
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
         if self.wide:
             mixed = [_weighted_sum(inner.outputs, weights[:, :, k]) for k in range(len(self.views))]
+            if self.turned:
+                mixed[0] = mixed[0] + self.mix_bias[layer]
+                return mixed[0] if len(mixed) == 1 else plus_product(mixed[0], mixed[1], self.rest[layer].mT)
             return nn.functional.linear(torch.cat(mixed, dim=-1), self.project[layer], self.mix_bias[layer])
         scaled = (weights[..., None] * inner.a[:, :, None]).flatten(2)  # [B, T, K N r]
         bias = nn.functional.linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
-        return scaled @ self.leave[layer] + bias
+        return plus_product(bias, scaled, self.leave[layer])
+
+    def at_once(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor | None:
+        if not (h.is_cuda and self.wide and self.turned and len(self.views) == 2) or torch.is_grad_enabled():
+            return None
+        from zgul.ensemble import kernels
+
+        if not kernels.AVAILABLE:
+            return None
+        mixed = kernels.weigh_and_mix(self._query(layer, h), inner, told[:, :, layer], self.mix_bias[layer])
+        return plus_product(*mixed, self.rest[layer].mT)
+
+    def _query(self, layer: int, h: Tensor) -> Tensor:
+        """h to what is multiplied with the adapters' outputs for fusion's scores, [B, T, d]."""
+        if self.turned:
+            return nn.functional.linear(h, self.query[layer].mT, self.query_bias[layer])
+        return nn.functional.linear(h, self.score[layer].mT, self.score_bias[layer])
 
 
 def _lang2vec(weighting: ZGUL | Folded, languages: Tensor, count: int) -> Tensor:

@@ -7,7 +7,7 @@ looks like. ``sequence`` finds the tags y_1 … y_n with the largest Σ_t log p(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from zgul.errors import ZgulError
 
 DECODINGS = ("words", "sequence")
-Decoder = Callable[[NDArray[np.float32]], NDArray[np.int64]]  # probabilities [words, C] to labels [words]
+# label probabilities of many sentences [words, C], and how many words each has, to labels [words]
+Decoder = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.int64]]
 TINY = np.finfo(np.float32).tiny
 
 
@@ -27,11 +28,18 @@ def check_decoding(name: str) -> str:
 
 
 def decoder(name: str, labels: Sequence[str]) -> Decoder:
-    """What turns the label probabilities of a sentence into labels."""
+    """What turns the label probabilities of sentences into labels."""
     if check_decoding(name) == "words":
-        return lambda probabilities: probabilities.argmax(axis=1)
+        return lambda probabilities, sizes: probabilities.argmax(axis=1)
     sequences = Sequences(labels)
-    return lambda probabilities: sequences.best(np.log(probabilities + TINY))
+
+    def decode(probabilities: NDArray[np.float32], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        tags: NDArray[np.int64] = probabilities.argmax(axis=1)
+        for sentence in sequences.broken(tags, sizes):
+            tags[sentence] = sequences.best(np.log(probabilities[sentence] + TINY))
+        return tags
+
+    return decode
 
 
 class Sequences:
@@ -43,15 +51,19 @@ class Sequences:
         self.first = ~inside  # [C]: may begin a sentence
         self.follows = ~inside | (entity[:, None] == entity)  # [C, C]: the column may follow the row
 
-    def allows(self, tags: NDArray[np.integer]) -> bool:
-        """Whether these tags are such a sequence."""
-        return not len(tags) or bool(self.first[tags[0]] and self.follows[tags[:-1], tags[1:]].all())
+    def broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[slice]:
+        """Where the sentences, of so many words each, stand whose tags [words] are no such sequence."""
+        ends = np.cumsum(sizes)
+        fine = np.ones(len(tags), dtype=bool)
+        fine[1:] = self.follows[tags[:-1], tags[1:]]
+        starts = (ends - sizes)[sizes > 0]
+        fine[starts] = self.first[tags[starts]]
+        for sentence in np.unique(np.searchsorted(ends, np.flatnonzero(~fine), side="right")):
+            yield slice(ends[sentence] - sizes[sentence], ends[sentence])
 
     def best(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
         """The allowed sequence with the largest sum of scores [words, C]."""
         tags: NDArray[np.int64] = scores.argmax(axis=1)
-        if self.allows(tags):
-            return tags
         forbidden = np.where(self.follows, 0.0, -np.inf)  # [C, C]
         best = np.where(self.first, scores[0], -np.inf)  # [C]: of the sequences that end in each label
         came = np.zeros(scores.shape, np.int64)

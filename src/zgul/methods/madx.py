@@ -41,10 +41,13 @@ class MADX(Method):
         assert model.bank is not None
         device = model.head.weight.device
         if strategy in ("uniform", "emea"):
-            model.weighting = Uniform()
+            if not isinstance(model.weighting, Uniform):
+                model.weighting = Uniform()
             return dict.fromkeys(languages, 0)
-        choice = [self._adapter(language, strategy, parts, model.bank.languages) for language in languages]
-        model.weighting = OneHot([model.bank.index(adapter) for adapter in choice]).to(device)
+        adapters = [self._adapter(language, strategy, parts, model.bank.languages) for language in languages]
+        rows = [model.bank.index(adapter) for adapter in adapters]
+        if not (isinstance(model.weighting, OneHot) and model.weighting.rows == rows):
+            model.weighting = OneHot(rows).to(device)
         return {language: row for row, language in enumerate(languages)}
 
     def _adapter(self, language: str, strategy: str, parts: Parts, held: list[str]) -> str:

@@ -197,7 +197,7 @@ class Model(nn.Module):
             hidden = self._end(index, *self._layer(index, hidden, batch, packing), told, choose)
         x, f = self._layer(layer, hidden, batch, packing)
         h = self.encoder.norm(layer, f + x)
-        return Prefix(layer, x, f, h, self.bank(layer, h))
+        return Prefix(layer, x, f, h, self._inner(layer, h))
 
     def _ensemble(
         self, index: int, x: Tensor, f: Tensor, told: _Languages, choose: Choose, prefix: Prefix | None
@@ -205,9 +205,18 @@ class Model(nn.Module):
         assert self.bank is not None and self.weighting is not None
         weighting = self.weighting
         h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
-        inner = self.bank(index, h) if prefix is None else prefix.inner
+        inner = self._inner(index, h) if prefix is None else prefix.inner
+        if choose is softmax_scores:
+            mixed = weighting.at_once(index, h, inner, told.scores(index))
+            if mixed is not None:
+                return mixed
         weights = choose(index, lambda: weighting.scores(index, h, inner, told.scores(index)))
         return weighting.mix(index, inner, weights.to(inner.a.dtype))
+
+    def _inner(self, index: int, h: Tensor) -> Inner:
+        """What the adapters of a layer make of h, in the weighting's coordinates."""
+        assert self.bank is not None and self.weighting is not None
+        return self.weighting.turn(index, self.bank(index, h))
 
     def _by_language(self, batch: Batch, packing: Packing | None) -> _Languages:
         def compute(languages: Tensor) -> Tensor:

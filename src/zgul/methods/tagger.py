@@ -7,6 +7,7 @@ language adapters, unless they ship with the package) and, on request, ``encoder
 from __future__ import annotations
 
 import copy
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +22,7 @@ from torch import Tensor
 from zgul import __version__
 from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.storage import checksum, load_adapters, save_adapters
-from zgul.corpora.encode import Batch, PieceEncoder
+from zgul.corpora.encode import Batch, EncodedCorpus, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device, out_of_memory
 from zgul.encoders.encoder import Encoder
@@ -29,6 +30,7 @@ from zgul.encoders.packing import Packing
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.graphs import GraphedStep
 from zgul.methods import Method, MethodOptions, Parts, method
 from zgul.methods.decode import check_decoding, decoder
 from zgul.methods.saved import FORMAT, check_config, settings
@@ -36,6 +38,7 @@ from zgul.precision import autocast, check_precision
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 GIVEN = "given"  # the name of an encoder that came without one
+GRAPHED_TOKENS, GRAPHS = 8192, 32  # the largest batch that is replayed as a graph on a GPU, and how many are kept
 
 
 @dataclass
@@ -46,6 +49,18 @@ class Prediction:
     probabilities: NDArray[np.float32]  # [words] of the chosen tag
     weights: NDArray[np.float32] | None = None  # [words, K, N] of each view and adapter, mean over the layers
     weights_before: NDArray[np.float32] | None = None  # the same before EM
+
+
+@dataclass
+class _Captured:
+    """The model without EM as graphs, and what it was when they were captured."""
+
+    key: tuple[str, int]  # the precision, and where its weights are
+    held: list[Any]  # what is made anew for other languages
+    step: GraphedStep
+
+    def good_for(self, key: tuple[str, int], held: list[Any]) -> bool:
+        return self.key == key and len(held) == len(self.held) and all(map(operator.is_, held, self.held))
 
 
 @dataclass
@@ -69,6 +84,7 @@ class Tagger:
         self.trained = [name for name, value in self.model.named_parameters() if value.requires_grad]
         self.pieces = PieceEncoder(self.tokenizer, self.parts.encoder.max_pieces)
         self._fitting: int | None = None  # tokens at once, where more did not fit into memory
+        self._captured: _Captured | None = None
 
     @classmethod
     def new(
@@ -111,7 +127,7 @@ class Tagger:
 
     def to(self, device: torch.device | str) -> Tagger:
         self.model.to(find_device(device))
-        self._fitting = None
+        self._fitting = self._captured = None
         return self
 
     def using(self, *, precision: str | None = None, decode: str | None = None) -> Tagger:
@@ -156,7 +172,8 @@ class Tagger:
         count = len(encoded.pieces)
         probabilities = torch.zeros(count, len(self.labels), device=self.device)
         seen: dict[str, Tensor] = {}
-        self.model.eval()
+        if self.model.training:
+            self.model.eval()
         batches = encoded.batches(max_tokens or batch_tokens(self.device))
         for batch, (logits, before, after) in self._run_all(batches, em, weights):
             encoded.scatter(probabilities, batch, logits.float().softmax(dim=-1))
@@ -168,20 +185,28 @@ class Tagger:
                     encoded.scatter(seen[name], batch, mean.expand(*batch.words.shape, *mean.shape[2:]))
             if on_batch is not None:
                 on_batch(len(batch.rows))
-        columns = {name: encoded.by_sentence(value) for name, value in seen.items()}
-        decode, results = decoder(self.decode, self.labels), []
-        for index, of_words in enumerate(encoded.by_sentence(probabilities)):
-            p = of_words.numpy()  # [words, C]
-            tags = decode(p)
-            names = [self.labels[tag] for tag in tags]
+        return self._predictions(encoded, probabilities, seen)
+
+    def _predictions(self, encoded: EncodedCorpus, probabilities: Tensor, seen: dict[str, Tensor]) -> list[Prediction]:
+        """Label probabilities [P, C], and weights before and after EM where they were seen, as tags by sentence."""
+        p, sizes = encoded.by_word(probabilities).numpy(), encoded.sentence_sizes  # [words, C]
+        tags = decoder(self.decode, self.labels)(p, sizes)
+        chosen = p[np.arange(len(p)), tags]
+        labels = self.labels
+        names = [labels[tag] for tag in tags.tolist()]
+        columns = {name: encoded.by_word(value).numpy() for name, value in seen.items()}
+        mend = self.task == "ner" and self.decode == "words"
+        results, start = [], 0
+        for stop in np.cumsum(sizes).tolist():
             results.append(
                 Prediction(
-                    tags=valid_iob2(names) if self.task == "ner" else names,
-                    probabilities=p[np.arange(len(tags)), tags],
-                    weights=columns["after"][index].numpy() if "after" in columns else None,
-                    weights_before=columns["before"][index].numpy() if "before" in columns else None,
+                    tags=valid_iob2(names[start:stop]) if mend else names[start:stop],
+                    probabilities=chosen[start:stop],
+                    weights=columns["after"][start:stop] if "after" in columns else None,
+                    weights_before=columns["before"][start:stop] if "before" in columns else None,
                 )
             )
+            start = stop
         return results
 
     def _predict_by_settings(
@@ -244,13 +269,29 @@ class Tagger:
         """Label scores of a batch and, where asked, the weights before and after EM."""
         with autocast(self.device, self.precision):
             if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
-                with torch.no_grad():
-                    return self.model(batch, packing=Packing(batch.mask, batch.words)), None, None
-            result = minimise_entropy(self.model, batch, em or EMConfig(steps=0))
-        return (result.logits, result.before, result.after) if weights else (result.logits, None, None)
+                return self.label_scores(batch), None, None
+            result = minimise_entropy(self.model, batch, em or EMConfig(steps=0), weights=weights)
+        return result.logits, result.before, result.after
+
+    @torch.no_grad()
+    def label_scores(self, batch: Batch) -> Tensor:
+        """Label scores [B, T, C] of a batch without EM.
+
+        Small batches on a GPU are bound by the launches of kernels: a shape that comes again is replayed as a graph.
+        """
+        if not batch.input_ids.is_cuda or batch.input_ids.numel() > GRAPHED_TOKENS:
+            return self.model(batch, packing=Packing(batch.mask, batch.words))  # type: ignore[no-any-return]
+        # a graph reads the tensors it was captured with: it is good for as long as they are the model's
+        weighting = self.model.weighting
+        held = [weighting, *(weighting.buffers() if weighting is not None else ())]
+        key = self.precision, self.model.head.weight.data_ptr()
+        if self._captured is None or not self._captured.good_for(key, held):
+            self._captured = _Captured(key, held, GraphedStep(lambda **parts: self.model(Batch(**parts)), most=GRAPHS))
+        return self._captured.step(**vars(batch)).clone()  # the next replay writes to the same place
 
     def fold(self) -> Tagger:
         """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
+        self._captured = None
         self.parts.encoder.merge_low_rank()
         weighting = self.model.weighting
         if isinstance(weighting, ZGUL) and weighting.foldable:
@@ -258,7 +299,7 @@ class Tagger:
         if isinstance(weighting, Folded):
             assert self.model.bank is not None
             weighting.multiply(self.model.bank)
-        self.model.requires_grad_(False)
+        self.model.requires_grad_(False).eval()
         return self
 
     # --- saving and loading
@@ -404,8 +445,14 @@ class Tagger:
 
 
 def batch_tokens(device: torch.device) -> int:
-    """Tokens that are read at once: what keeps the device busy and fits its memory, or a CPU's caches, also in EM."""
-    return 16384 if device.type == "cuda" else 1024
+    """Tokens that are read at once: what keeps the device busy and fits its memory, or a CPU's caches, also in EM.
+
+    EM keeps a quarter of a megabyte for a token of the embedded encoder, half a one for BERT's width.
+    """
+    if device.type != "cuda":
+        return 1024
+    megabytes = torch.cuda.get_device_properties(device).total_memory // 2**20
+    return int(min(65536, max(4096, megabytes // 1024 * 1024)))
 
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:

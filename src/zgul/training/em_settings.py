@@ -76,8 +76,9 @@ def em_table(
         run = partial(_run, tagger, encoded, config, (0, *grid.steps), on_batch)
         kept, tokens = fitting(run, encoded, tokens)
         for step, probabilities in kept.items():
-            found = [decode(of_words.numpy()) for of_words in encoded.by_sentence(probabilities)]
-            f1 = scores(gold, [[tagger.labels[tag] for tag in tags] for tags in found]).f1
+            tags = decode(encoded.by_word(probabilities).numpy(), encoded.sentence_sizes)
+            found = np.split(np.array(tagger.labels)[tags], np.cumsum(encoded.sentence_sizes)[:-1])
+            f1 = scores(gold, [labels.tolist() for labels in found]).f1
             if step:
                 table.f1[step, rate] = f1
             else:
