@@ -32,7 +32,7 @@ def test_the_best_of_all_sequences_that_are_allowed(words: int, seed: int, label
         for tags in product(labels, repeat=words)
         if allowed(tags)
     }
-    found = tuple(labels[n] for n in Sequences(labels).best(scores))
+    found = tuple(labels[n] for n in Sequences(labels).best(scores[None], np.array([words]))[0])
     assert sums[found] == pytest.approx(max(sums.values()))
 
 

@@ -1,6 +1,7 @@
 """A tagger in use: predicting, folding, saving, loading, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from zgul import tensors
 from zgul.adapters.storage import save_adapters
 from zgul.corpora.encode import Batch
 from zgul.corpora.sentence import Sentence
-from zgul.ensemble.em import EMConfig
+from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import Folded
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS, MethodOptions
@@ -440,3 +441,29 @@ def test_damaged_weights(saved: Path) -> None:
 def test_a_damaged_bank(saved: Path) -> None:
     (saved / "bank.safetensors").write_bytes(b"nothing")
     refused(saved, "bank.safetensors is not a complete safetensors file")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7], ids=["few are uncertain", "most are"])
+@pytest.mark.parametrize("weights", [False, True])
+def test_uncertain_sentences_of_several_batches_are_as_each_alone(share: float, weights: bool) -> None:
+    tagger, sentences = small_tagger(double=True), MADE.sentences("target", 30)
+    entropies = []
+    for sentence in sentences:
+        batch = next(tagger.pieces.encode([sentence], languages=tagger.prepare(["target"])).batches())
+        entropies.append(float(minimise_entropy(tagger.model, batch, EMConfig(steps=0)).entropy[0]))
+    bound = float(np.quantile(entropies, 1 - share))
+    em = EMConfig(steps=3, lr=2.0, skip_below=bound)
+    done = []
+    found = tagger.predict(sentences, em=em, max_tokens=64, weights=weights, on_batch=done.append)
+    assert sum(done) == len(sentences)
+    moved = 0
+    for sentence, entropy, together in zip(sentences, entropies, found, strict=True):
+        alone = replace(em, skip_below=0.0, steps=0 if entropy < bound else 3)
+        (one,) = tagger.predict([sentence], em=alone, weights=weights)
+        assert together.tags == one.tags
+        np.testing.assert_allclose(together.probabilities, one.probabilities, atol=1e-6)
+        if weights:
+            np.testing.assert_allclose(together.weights, one.weights, atol=1e-6)
+            np.testing.assert_allclose(together.weights_before, one.weights_before, atol=1e-6)
+            moved += bool(np.abs(together.weights - together.weights_before).max() > 1e-6)
+    assert not weights or moved == sum(entropy >= bound for entropy in entropies)

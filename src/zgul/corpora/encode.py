@@ -241,16 +241,20 @@ class EncodedCorpus:
             rows=rows,
         )
 
-    def batches(self, max_tokens: int = 8192, multiple: int | None = None) -> Iterator[Batch]:
-        """All chunks once, longest first, in batches of at most about this many tokens (padding included).
+    def batches(
+        self, max_tokens: int = 8192, multiple: int | None = None, rows: Tensor | None = None
+    ) -> Iterator[Batch]:
+        """All chunks (or these) once, longest first, in batches of at most about this many tokens, padding included.
 
         A GPU wants large batches whose lengths are a ``multiple`` of 8. Elsewhere nothing is gained beyond ``ENOUGH``
         tokens: a batch then takes only chunks that are nearly as long as its longest.
         """
         on_gpu = self.pieces.is_cuda
         multiple = multiple or (8 if on_gpu else 1)
-        order = torch.argsort(self.lengths.cpu(), descending=True, stable=True)
-        lengths = (self.lengths.cpu()[order] + 2).numpy()
+        lengths_of = self.lengths.cpu()
+        order = torch.arange(len(self)) if rows is None else rows.cpu()
+        order = order[torch.argsort(lengths_of[order], descending=True, stable=True)]
+        lengths = (lengths_of[order] + 2).numpy()
         at = 0
         while at < len(order):
             longest = int(lengths[at])

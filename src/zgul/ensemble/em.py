@@ -114,6 +114,7 @@ class EMResult:
     after: Tensor | None
     steps: Tensor  # [B] how often each sentence was moved
     entropy: list[Tensor] = field(default_factory=list)  # [B] after each forward, mean over the words
+    left: Tensor | None = None  # [B'] the few that are still to be done, as they are before the first step
 
     def cut(self, length: int) -> EMResult:
         """The first positions alone."""
@@ -131,11 +132,14 @@ def minimise_entropy(
     config: EMConfig,
     *,
     weights: bool = True,
+    leave_few: bool = False,
     on_step: Callable[[int, Tensor], None] | None = None,
 ) -> EMResult:
     """Tag a batch, moving its adapter weights to where the model is most certain.
 
-    ``on_step`` hears the label scores [B, T, C] of all sentences after t = 0, 1, … steps: what a run with T = t would
+    With ``leave_few``, where less than half of the sentences are not certain already, these are left to the caller, who
+    does those of several batches together (``EMResult.left``). ``on_step`` hears the label scores [B, T, C] of all
+    sentences after t = 0, 1, … steps: what a run with T = t would
     give. No sentence is skipped or stopped then.
     """
     if on_step is not None:
@@ -159,6 +163,9 @@ def minimise_entropy(
                 if left == 0:
                     break
                 if 2 * left < len(run.rows):  # a forward and a backward of the few cost less than a backward of all
+                    if leave_few and step == 0:
+                        run.leave()
+                        break
                     run.drop()
                     run.forward(step)
             run.step()
@@ -268,6 +275,12 @@ class _Run:
         if self.result.after is not None:
             after = self.leaves.after()
             self.result.after[:, rows] = after if done is None else after[:, done]
+
+    def leave(self) -> None:
+        """End here, with the others as they are."""
+        assert self._left is not None
+        self.finish(0)
+        self.result.left = self._left.sentences
 
     def drop(self) -> None:
         """Leave finished sentences out of all that follows."""

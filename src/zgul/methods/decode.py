@@ -7,7 +7,7 @@ looks like. ``sequence`` finds the tags y_1 … y_n with the largest Σ_t log p(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,13 @@ def decoder(name: str, labels: Sequence[str]) -> Decoder:
 
     def decode(probabilities: NDArray[np.float32], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         tags: NDArray[np.int64] = probabilities.argmax(axis=1)
-        for sentence in sequences.broken(tags, sizes):
-            tags[sentence] = sequences.best(np.log(probabilities[sentence] + TINY))
+        broken = sequences.broken(tags, sizes)
+        if len(broken):
+            starts, counts = (np.cumsum(sizes) - sizes)[broken], sizes[broken]
+            place = np.arange(counts.max())  # [T]
+            inside = place < counts[:, None]  # [S, T]
+            words = np.where(inside, starts[:, None] + place, 0)
+            tags[words[inside]] = sequences.best(np.log(probabilities[words] + TINY), counts)[inside]
         return tags
 
     return decode
@@ -51,27 +56,29 @@ class Sequences:
         self.first = ~inside  # [C]: may begin a sentence
         self.follows = ~inside | (entity[:, None] == entity)  # [C, C]: the column may follow the row
 
-    def broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[slice]:
-        """Where the sentences, of so many words each, stand whose tags [words] are no such sequence."""
+    def broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which sentences, of so many words each, have tags [words] that are no such sequence."""
         ends = np.cumsum(sizes)
         fine = np.ones(len(tags), dtype=bool)
         fine[1:] = self.follows[tags[:-1], tags[1:]]
         starts = (ends - sizes)[sizes > 0]
         fine[starts] = self.first[tags[starts]]
-        for sentence in np.unique(np.searchsorted(ends, np.flatnonzero(~fine), side="right")):
-            yield slice(ends[sentence] - sizes[sentence], ends[sentence])
+        return np.unique(np.searchsorted(ends, np.flatnonzero(~fine), side="right"))
 
-    def best(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The allowed sequence with the largest sum of scores [words, C]."""
-        tags: NDArray[np.int64] = scores.argmax(axis=1)
+    def best(self, scores: NDArray[np.floating], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The allowed sequences with the largest sums: scores [S, T, C] of sentences of so many words to [S, T]."""
         forbidden = np.where(self.follows, 0.0, -np.inf)  # [C, C]
-        best = np.where(self.first, scores[0], -np.inf)  # [C]: of the sequences that end in each label
+        best = np.where(self.first, scores[:, 0], -np.inf)  # [S, C]: of the sequences that end in each label
         came = np.zeros(scores.shape, np.int64)
-        for word in range(1, len(scores)):
-            paths = best[:, None] + forbidden  # [C, C]
-            came[word] = paths.argmax(axis=0)
-            best = paths.max(axis=0) + scores[word]
-        tags[-1] = best.argmax()
-        for word in range(len(scores) - 1, 0, -1):
-            tags[word - 1] = came[word, tags[word]]
+        length = scores.shape[1]
+        for word in range(1, length):
+            paths = best[:, :, None] + forbidden  # [S, C, C]
+            came[:, word] = paths.argmax(axis=1)
+            going = (word < sizes)[:, None]
+            best = np.where(going, paths.max(axis=1) + scores[:, word], best)
+        tags = np.zeros(scores.shape[:2], np.int64)
+        tag, every = best.argmax(axis=1), np.arange(len(scores))  # [S]
+        for word in range(length - 1, -1, -1):
+            tags[:, word] = tag
+            tag = np.where(word < sizes, came[every, word, tag], tag)
         return tags

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,6 +49,15 @@ class Prediction:
     probabilities: NDArray[np.float32]  # [words] of the chosen tag
     weights: NDArray[np.float32] | None = None  # [words, K, N] of each view and adapter, mean over the layers
     weights_before: NDArray[np.float32] | None = None  # the same before EM
+
+
+class _Found(NamedTuple):
+    """What the model makes of a batch."""
+
+    logits: Tensor  # [B, T, C] label scores
+    before: Tensor | None = None  # [L, B, T, K, N] weights before EM, where they were asked for, and after it
+    after: Tensor | None = None
+    left: Tensor | None = None  # [B'] sentences that are to be done again, together with others
 
 
 @dataclass
@@ -174,17 +183,27 @@ class Tagger:
         seen: dict[str, Tensor] = {}
         if self.model.training:
             self.model.eval()
-        batches = encoded.batches(max_tokens or batch_tokens(self.device))
-        for batch, (logits, before, after) in self._run_all(batches, em, weights):
-            encoded.scatter(probabilities, batch, logits.float().softmax(dim=-1))
-            for name, value in (("before", before), ("after", after)):
+        tokens, waiting = max_tokens or batch_tokens(self.device), []
+
+        def take(batch: Batch, found: _Found) -> None:
+            encoded.scatter(probabilities, batch, found.logits.float().softmax(dim=-1))
+            for name, value in (("before", found.before), ("after", found.after)):
                 if value is not None:
                     mean = value.mean(dim=0)  # [L, B, T, K, N] -> [B, T, K, N]
                     if name not in seen:
                         seen[name] = torch.zeros(count, *mean.shape[2:], device=self.device)
                     encoded.scatter(seen[name], batch, mean.expand(*batch.words.shape, *mean.shape[2:]))
             if on_batch is not None:
-                on_batch(len(batch.rows))
+                on_batch(len(batch.rows) - (0 if found.left is None else len(found.left)))
+
+        for batch, found in self._run_all(encoded.batches(tokens), em, weights):
+            take(batch, found)
+            if found.left is not None:
+                waiting.append(batch.rows[found.left])
+        if em is not None and waiting:  # a few sentences of each batch: now together
+            em = replace(em, skip_below=0.0)
+            for batch, found in self._run_all(encoded.batches(tokens, rows=torch.cat(waiting)), em, weights):
+                take(batch, found)
         return self._predictions(encoded, probabilities, seen)
 
     def _predictions(self, encoded: EncodedCorpus, probabilities: Tensor, seen: dict[str, Tensor]) -> list[Prediction]:
@@ -232,9 +251,7 @@ class Tagger:
             found |= dict(zip(indices, predictions, strict=True))
         return [found[index] for index in range(len(sentences))]
 
-    def _run_all(
-        self, batches: Iterable[Batch], em: EMConfig | None, weights: bool
-    ) -> Iterator[tuple[Batch, tuple[Tensor, Tensor | None, Tensor | None]]]:
+    def _run_all(self, batches: Iterable[Batch], em: EMConfig | None, weights: bool) -> Iterator[tuple[Batch, _Found]]:
         """Run one batch after the other; where memory runs out, this one and all that follow in smaller parts."""
         for whole in batches:
             waiting = [whole]
@@ -265,13 +282,13 @@ class Tagger:
                 )
                 waiting.append(batch)
 
-    def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Label scores of a batch and, where asked, the weights before and after EM."""
+    def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> _Found:
         with autocast(self.device, self.precision):
             if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
-                return self.label_scores(batch), None, None
-            result = minimise_entropy(self.model, batch, em or EMConfig(steps=0), weights=weights)
-        return result.logits, result.before, result.after
+                return _Found(self.label_scores(batch))
+            config = em or EMConfig(steps=0)
+            result = minimise_entropy(self.model, batch, config, weights=weights, leave_few=True)
+        return _Found(result.logits, result.before, result.after, result.left)
 
     @torch.no_grad()
     def label_scores(self, batch: Batch) -> Tensor:
