@@ -39,7 +39,7 @@ def build(state: dict[str, Tensor], shape: dict[str, Any]) -> Any:
     fused = Fuse(*names)
     model.add_adapter_fusion(fused)
     encoder = {
-        name.removeprefix("encoder.model."): value for name, value in state.items() if name.startswith("encoder.")
+        name.removeprefix("encoder.model."): value for name, value in state.items() if name.startswith("encoder.model.")
     }
     missing = model.base_model.load_state_dict(encoder, strict=False)
     assert not missing.unexpected_keys, missing.unexpected_keys

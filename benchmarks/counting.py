@@ -96,6 +96,9 @@ def training_flops(shape: Shape, lengths: list[int], *, encoder: bool) -> float:
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """All weights of the layers, once; an embedding table is looked up, not read."""
+    """All weights of the layers, once; an embedding table is looked up, not read.
+
+    ``Encoder.joined`` holds again what is in the layers.
+    """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    return sum(p.nbytes for p in model.parameters() if id(p) not in tables)
+    return sum(p.nbytes for name, p in model.named_parameters() if id(p) not in tables and ".joined." not in name)

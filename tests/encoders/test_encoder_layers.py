@@ -132,3 +132,17 @@ def test_attention_is_torchs_for_short_and_long_sentences(length: int, masked: b
         want.append([found, *torch.autograd.grad((found * out).sum(), states)])
     for one, other in zip(*want, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_joined_projections_are_the_models_own_and_give_the_same(model: Any) -> None:
+    encoder = Encoder(copy.deepcopy(model).double()).eval()
+    ids, mask = inputs(model)
+    with torch.no_grad():
+        before = encoder(ids, mask)
+        encoder.join()
+        assert_close(encoder(ids, mask)[mask], before[mask], rtol=0, atol=1e-12)
+        theirs = encoder.model(ids, attention_mask=mask.long()).last_hidden_state
+    assert_close(theirs[mask], before[mask], rtol=0, atol=1e-12)
+    for layer, joined in zip(encoder.model.encoder.layer, encoder.joined, strict=True):
+        key = layer.attention.self.key.weight
+        assert key.untyped_storage().data_ptr() == joined.weight.untyped_storage().data_ptr(), "no second copy"

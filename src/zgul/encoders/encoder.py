@@ -53,6 +53,7 @@ class Encoder(nn.Module):
         # RoBERTa counts positions from pad + 1, so it holds two fewer words than its table has rows
         offset = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
         self.max_pieces: int = model.config.max_position_embeddings - offset
+        self.joined = nn.ModuleList()  # of each layer the projections to query, key and value in one; see `join`
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Piece ids [B, T] to the input of the first layer [B, T, d]."""
@@ -69,17 +70,20 @@ class Encoder(nn.Module):
         """
         layer = self.model.encoder.layer[index]
         attention, end = layer.attention.self, layer.attention.output
-        projected = [project(hidden) for project in (attention.query, attention.key, attention.value)]
+        parts = [self.joined[index]] if self.joined else [attention.query, attention.key, attention.value]
+        projected = [project(hidden) for project in parts]  # [B, T, 3d], or three times [B, T, d]
         if packing is not None:
             projected = [packing.unpack(states) for states in projected]
-        batch, length, width = projected[0].shape
+        batch, length = projected[0].shape[:2]
+        apart = [states.view(batch, length, -1, self.heads, self.width // self.heads) for states in projected]
         query, key, value = (
-            states.view(batch, length, self.heads, width // self.heads).transpose(1, 2)  # [B, H, T, d/H]
-            for states in projected
+            states.transpose(1, 2)  # [B, H, T, d/H]
+            for together in apart
+            for states in together.unbind(2)
         )
         dropout = attention.dropout.p if self.training else 0.0
         context = attend(query, key, value, mask, dropout)
-        context = context.transpose(1, 2).reshape(batch, length, width)
+        context = context.transpose(1, 2).reshape(batch, length, self.width)
         if packing is not None:
             context = packing.pack(context)
             if index == self.depth - 1:
@@ -119,6 +123,20 @@ class Encoder(nn.Module):
             linear = getattr(parent, name)
             if isinstance(linear, LowRankLinear):
                 setattr(parent, name, linear.merged())
+
+    @torch.no_grad()
+    def join(self) -> None:
+        """Make query, key and value one product a layer, for inference; the model's own matrices become parts of it."""
+        self.joined = nn.ModuleList()
+        for layer in self.model.encoder.layer:
+            parts = [getattr(layer.attention.self, name) for name in ("query", "key", "value")]
+            joined = nn.Linear(self.width, 3 * self.width, device="meta")
+            for name in ("weight", "bias"):
+                whole = torch.cat([getattr(part, name) for part in parts])
+                setattr(joined, name, nn.Parameter(whole, requires_grad=False))
+                for part, share in zip(parts, whole.chunk(3), strict=True):
+                    getattr(part, name).data = share
+            self.joined.append(joined)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:

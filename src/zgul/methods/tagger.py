@@ -310,6 +310,7 @@ class Tagger:
         """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
         self._captured = None
         self.parts.encoder.merge_low_rank()
+        self.parts.encoder.join()
         weighting = self.model.weighting
         if isinstance(weighting, ZGUL) and weighting.foldable:
             weighting = self.model.weighting = Folded(weighting)
