@@ -301,7 +301,7 @@ class Tagger:
         # a graph reads the tensors it was captured with: it is good for as long as they are the model's
         weighting = self.model.weighting
         held = [weighting, *(weighting.buffers() if weighting is not None else ())]
-        key = self.precision, self.model.head.weight.data_ptr()
+        key = self.precision, next(self.model.parameters()).data_ptr()
         if self._captured is None or not self._captured.good_for(key, held):
             self._captured = _Captured(key, held, GraphedStep(lambda **parts: self.model(Batch(**parts)), most=GRAPHS))
         return self._captured.step(**vars(batch)).clone()  # the next replay writes to the same place
