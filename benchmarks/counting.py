@@ -5,8 +5,9 @@ as nothing. Bytes are the weights, read once for each pass over a batch. Per tok
 
     encoder         4 d² + 2 d F, and 2 d for each position attended to
     bank            N r d into the bottlenecks, then the cheaper of
-                      every adapter's output, mixed, projected:   N r d + (K - 1) d²   (scores: d²)
-                      bottlenecks scaled, one product out:        K N r d              (scores: N r d)
+                      every adapter's output, mixed, projected:   N r d + K d²   (scores: d²)
+                      the same where P_1 is the identity:         N r d + (K - 1) d²
+                      bottlenecks scaled, one product out:        K N r d        (scores: N r d)
     task adapter    2 d t
 """
 
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
+from zgul.ensemble.weighting import SAFE, Folded
 from zgul.methods.model import Model
 
 
@@ -31,6 +34,7 @@ class Shape:
     size: int = 0  # r
     views: int = 2  # K
     task: int = 0  # t
+    turned: bool = False  # into coordinates in which P_1 is the identity
 
     @classmethod
     def of(cls, model: Model) -> Shape:
@@ -44,6 +48,7 @@ class Shape:
             size=max((adapter.size for adapter in bank.adapters), default=0) if bank is not None else 0,
             views=len(model.weighting.views) if model.weighting is not None else 0,
             task=int(task[0].get_parameter("down.bias").numel()) if len(task) else 0,
+            turned=isinstance(model.weighting, Folded) and model.weighting.condition < SAFE[torch.float32],
         )
 
     def encoder(self, length: float) -> float:
@@ -53,7 +58,7 @@ class Shape:
     def bank(self, scores: bool) -> float:
         """From the adapters' input to what is added to f; with or without computing the scores."""
         d, one = self.width, self.adapters * self.size * self.width
-        apart = one + (self.views - 1) * d * d + (d * d if scores else 0)
+        apart = one + (self.views - self.turned) * d * d + (d * d if scores else 0)
         inside = self.views * one + (one if scores else 0)
         return one + min(apart, inside) if self.adapters else 0.0
 
@@ -75,7 +80,7 @@ def em_flops(shape: Shape, lengths: list[int], steps: int) -> float:
     """
     passes = 2 * steps + 1
     d, one = shape.width, shape.adapters * shape.size * shape.width
-    mix = min(one + (shape.views - 1) * d * d, shape.views * one)  # from the bottlenecks to z
+    mix = min(one + (shape.views - shape.turned) * d * d, shape.views * one)  # from the bottlenecks to z
     first = sum(n * (shape.encoder(n) + one) for n in lengths) + passes * sum(lengths) * (mix + shape.after())
     rest = (shape.depth - 1) * sum(
         n * (shape.encoder(n) + one + mix + shape.after()) * passes + n * (shape.bank(True) - shape.bank(False))

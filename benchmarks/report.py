@@ -22,14 +22,18 @@ def store(folder: Path, machine: Machine, results: list[Result], name: str) -> P
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    found = [result.to_json() for result in results]
+    found, about = [result.to_json() for result in results], dict(machine.about)
     if path.is_file():
         before = read(path)
-        same = all(before["machine"].get(key) == machine.about[key] for key in ("commit", "device", "threads", "torch"))
+        same = all(before["machine"].get(key) == about[key] for key in ("commit", "device", "threads", "torch"))
         new = {row["key"] for row in found}
-        found = [row for row in before["rows"] if same and row["key"] not in new] + found
+        kept = [row for row in before["rows"] if same and row["key"] not in new]
+        if kept:
+            commands = [*before["machine"]["command"].splitlines(), about["command"]]
+            about["command"] = "\n".join(dict.fromkeys(commands))
+        found = kept + found
     stored: Stored = {
-        "machine": machine.about,
+        "machine": about,
         "speed": {"flops": machine.flops, "bytes_per_second": machine.bandwidth},
         "rows": found,
     }
@@ -82,7 +86,7 @@ def section(stored: Stored) -> str:
         f"{about['torch']}, transformers {about['transformers']}, zgul {about['zgul']} at commit {about['commit']}; "
         f"{about['date']}.",
         "",
-        f"    {about['command']}",
+        *(f"    {command}" for command in about["command"].splitlines()),
         "",
         f"Large products run at {speeds} here, copies at {stored['speed']['bytes_per_second'] / 1e9:.3g} GB/s; "
         "the floor of a row is its operations and bytes at these speeds.",
@@ -173,7 +177,7 @@ def chart(stored: Stored, path: Path) -> bool:
             [row["times"][name]["median"] - row["times"][name]["min"] for name in names],
             [row["times"][name]["max"] - row["times"][name]["median"] for name in names],
         ]
-        ours = [name.startswith(("zgul", "adaptive", "N =")) for name in names]
+        ours = [name.startswith(("zgul", "adaptive", "N =", "bf16")) for name in names]
         colours = ["#2a6f97" if own else "#b8b8b8" for own in ours]
         axis.barh(names, medians, xerr=error, color=colours, error_kw={"lw": 0.8})
         axis.set_title(

@@ -105,6 +105,7 @@ def em(context: Context, precision: str = "float32") -> Result:
         counting.em_flops(counting.Shape.of(tagger.model), lengths, EM.steps),
         counting.weight_bytes(tagger.model) * (2 * EM.steps + 1) * max(1, sum(lengths) // sizes.tokens),
         times["zgul, file"].median,
+        torch.float32 if exact else torch.bfloat16,
     )
     result.notes.append(
         f"The release's procedure ran on a fixed random sample of {len(sample)} sentences and is scaled to the "

@@ -23,8 +23,13 @@ class GraphedStep:
         self._seen: dict[tuple[torch.Size, ...], int] = {}
 
     def __call__(self, **tensors: Tensor) -> Tensor:
-        if not next(iter(tensors.values())).is_cuda:
+        first = next(iter(tensors.values()))
+        if not first.is_cuda:
             return self.step(**tensors)
+        with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
+            return self._on_gpu(tensors)
+
+    def _on_gpu(self, tensors: dict[str, Tensor]) -> Tensor:
         shapes = tuple(tensor.shape for tensor in tensors.values())
         if shapes not in self._graphs:
             if self.most is not None and len(self._graphs) >= self.most:

@@ -75,11 +75,15 @@ def test_results_are_stored_as_json_table_and_chart(tmp_path):
 def test_rows_of_another_commit_do_not_stay(tmp_path):
     good, missed, _ = results()
     report.store(tmp_path, MACHINE, [good], "cpu")
-    path = report.store(tmp_path, MACHINE, [missed], "cpu")
+    again = replace(MACHINE, about=MACHINE.about | {"command": "python -m benchmarks --rows memory"})
+    path = report.store(tmp_path, again, [missed], "cpu")
     assert [row["key"] for row in report.read(path)["rows"]] == ["em", "memory"]
+    both = "    python -m benchmarks\n    python -m benchmarks --rows memory\n"
+    assert both in path.with_suffix(".md").read_text(), "each command that measured a row is told"
     later = replace(MACHINE, about=MACHINE.about | {"commit": "def"})
     report.store(tmp_path, later, [missed], "cpu")
     assert [row["key"] for row in report.read(path)["rows"]] == ["memory"]
+    assert report.read(path)["machine"]["command"] == "python -m benchmarks"
 
 
 def test_the_page_is_written_from_the_stored_results_of_each_machine(tmp_path):

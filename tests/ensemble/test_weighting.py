@@ -90,14 +90,14 @@ def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
 @pytest.mark.parametrize("form", ["bilinear", "additive"])
 @pytest.mark.parametrize("safe", [1e6, 0.0], ids=["P_1 is inverted", "P_1 is not"])
 def test_folding_changes_nothing(tensors, views, form: str, safe: float, monkeypatch) -> None:
-    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", safe)
+    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", {torch.float64: safe})
     h, inner, languages = tensors
     whole = zgul(views, form)
     folded = Folded(whole)
     bank = SimpleNamespace(up=inner.up.expand(DEPTH, -1, -1, -1), up_bias=inner.bias.expand(DEPTH, -1, -1))
     folded.multiply(bank)
     assert folded.wide == (inner.up.shape[1] == 5)
-    assert folded.turned == (folded.wide and safe > 0)
+    assert folded.turns(inner) == (folded.wide and safe > 0)
     for layer in range(DEPTH):
         scores = whole.scores(layer, h, inner, whole.by_language(languages, N))
         weights = scores.softmax(dim=-1)
@@ -142,3 +142,14 @@ def test_uniform_is_the_mean(tensors) -> None:
     weights = Uniform().scores(0, h, inner, Uniform().by_language(languages, N)).softmax(dim=-1)
     assert weights.shape == (B, T, 1, N)
     torch.testing.assert_close(Uniform().mix(0, inner, weights), inner.outputs.mean(dim=0), rtol=0, atol=1e-14)
+
+
+def test_rounded_numbers_are_turned_only_where_errors_stay_small() -> None:
+    folded = Folded(zgul())
+    for dtype, expected in ((torch.float32, [True, True, False]), (torch.bfloat16, [True, False, False])):
+        inner = Inner(torch.zeros(1, 1, N, 2, dtype=dtype), torch.zeros(N, 2, D), torch.zeros(N, D))
+        found = []
+        for condition in (5.0, 50.0, 500.0):
+            folded.condition = condition
+            found.append(folded.turns(inner))
+        assert found == expected

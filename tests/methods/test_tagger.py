@@ -12,15 +12,17 @@ from safetensors.torch import load_file, save_file
 from family import tiny_encoder
 from small_tagger import LABELS, MADE, WIDTH, small_adapters, small_tagger
 from zgul import tensors
+from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.storage import save_adapters
 from zgul.corpora.encode import Batch
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.ensemble.weighting import Folded
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.graphs import GraphedStep
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.model import Model
-from zgul.methods.tagger import Tagger, valid_iob2
+from zgul.methods.tagger import Tagger, _Captured, valid_iob2
 
 EVERY = [
     (name, strategy)
@@ -467,3 +469,44 @@ def test_uncertain_sentences_of_several_batches_are_as_each_alone(share: float, 
             np.testing.assert_allclose(together.weights_before, one.weights_before, atol=1e-6)
             moved += bool(np.abs(together.weights - together.weights_before).max() > 1e-6)
     assert not weights or moved == sum(entropy >= bound for entropy in entropies)
+
+
+def test_nothing_is_dropped_though_the_encoder_is_shared_with_a_model_that_learns() -> None:
+    tagger, sentences = small_tagger("sft-m", options=MethodOptions(dropout=0.5)), MADE.sentences("s0", 5)
+    before = tagger.predict(sentences)
+    tagger.parts.encoder.train()
+    for one, other in zip(tagger.predict(sentences), before, strict=True):
+        assert np.array_equal(one.probabilities, other.probabilities)
+
+
+@pytest.mark.parametrize("method", ["zgul", "madx-multi", "cpg"])
+def test_what_a_graph_would_read_is_known_to_be_another(method: str) -> None:
+    tagger = small_tagger(method)
+    tagger.prepare(["s0"])
+    captured = _Captured(("float32", 0), tagger._held(), GraphedStep(lambda: torch.zeros(1)))
+    assert captured.good_for(("float32", 0), tagger._held())
+    assert not captured.good_for(("bfloat16", 0), tagger._held())
+    tagger.prepare(["s1", "target"])
+    assert not captured.good_for(("float32", 0), tagger._held())
+    captured.held = tagger._held()
+    tagger.fold()
+    assert not captured.good_for(("float32", 0), tagger._held())
+
+
+def test_a_folded_tagger_is_folded_again_when_its_bank_has_changed(monkeypatch) -> None:
+    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", {torch.float32: 1e9})
+    tagger, sentences = small_tagger(), MADE.sentences("target", 4)
+    wide = [LanguageAdapter.new(f"more{n}", WIDTH, 2, size=16) for n in range(2)]
+    for adapter in wide:
+        assert tagger.model.bank is not None
+        tagger.model.bank.add(adapter)
+    tagger.fold()
+    weighting = tagger.model.weighting
+    assert isinstance(weighting, Folded) and weighting.wide and weighting.condition < 1e9
+    for adapter in wide:
+        tagger.model.bank.remove(adapter.language)
+    tagger.fold()
+    assert not weighting.wide
+    expected = small_tagger().predict(sentences, strategy="plain")
+    for one, other in zip(tagger.predict(sentences, strategy="plain"), expected, strict=True):
+        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)

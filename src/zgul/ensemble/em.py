@@ -139,8 +139,7 @@ def minimise_entropy(
 
     With ``leave_few``, where less than half of the sentences are not certain already, these are left to the caller, who
     does those of several batches together (``EMResult.left``). ``on_step`` hears the label scores [B, T, C] of all
-    sentences after t = 0, 1, … steps: what a run with T = t would
-    give. No sentence is skipped or stopped then.
+    sentences after t = 0, 1, … steps: what a run with T = t would give. No sentence is skipped or stopped then.
     """
     if on_step is not None:
         config = replace(config, skip_below=0.0, patience=0)

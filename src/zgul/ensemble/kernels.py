@@ -6,12 +6,15 @@ Triton, which comes with torch for CUDA; without it nothing here is used.
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from zgul.adapters.bank import Inner
+from zgul.devices import out_of_memory
+from zgul.errors import ZgulWarning
 
 AVAILABLE = find_spec("triton") is not None
 
@@ -59,11 +62,27 @@ if AVAILABLE:
         tl.store(second + token * width + column, other.to(second.dtype.element_ty), mask=inside)
 
 
-def weigh_and_mix(query: Tensor, inner: Inner, told: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """``Σ α_F u_n + shift`` and ``Σ α_L u_n``, both [B, T, d].
+def weigh_and_mix(query: Tensor, inner: Inner, told: Tensor, shift: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``Σ α_F u_n + shift`` and ``Σ α_L u_n``, both [B, T, d]; None where Triton is not here, or does not work.
 
     ``α_F = softmax(query·u_n)`` for queries [B, T, d], ``α_L = softmax(told)`` for scores [B, T, N]; shift [d].
     """
+    global AVAILABLE
+    if not AVAILABLE:
+        return None
+    try:
+        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+            return _launch(query, inner, told, shift)
+    except Exception as error:  # Triton needs a C compiler and a GPU that it knows, and has many ways to say so
+        if out_of_memory(error):
+            raise
+        AVAILABLE = False
+        told_why = str(error).strip().splitlines() or [type(error).__name__]
+        warnings.warn(f"Triton does not work here ({told_why[0]}): going on without it", ZgulWarning, stacklevel=2)
+        return None
+
+
+def _launch(query: Tensor, inner: Inner, told: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
     batch, length, count, size = inner.a.shape
     width = query.shape[-1]
     outputs = torch.bmm(inner.a.reshape(-1, count, size).transpose(0, 1), inner.up)  # [N, B T, d], without b_n

@@ -8,6 +8,7 @@ minimisation moves. The adapters come as `Inner`: their bottlenecks, in which sc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -18,7 +19,8 @@ from zgul.adapters.bank import Bank, Inner, plus_product
 from zgul.ensemble.fusion import Fusion
 from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors, lookup
 
-SAFE = 100.0  # condition of a matrix up to which its inverse is used: two digits may be lost
+# condition of a matrix up to which its inverse is used, by the precision of the work: so much may an error grow
+SAFE = {torch.float64: 100.0, torch.float32: 100.0, torch.bfloat16: 8.0, torch.float16: 8.0}
 
 
 class Weighting(nn.Module):
@@ -127,7 +129,7 @@ class Folded(Weighting):
     """
 
     wide: bool = False
-    turned: bool = False
+    condition: float = math.inf  # of P_1, the largest of all layers
     into: Tensor  # [L, N r + N, d]: h to its products with the columns of U_n, and with b_n
     into_bias: Tensor  # [L, N r + N]
     leave: Tensor  # [L, K N r, d]: weighted bottlenecks to the mix
@@ -165,24 +167,24 @@ class Folded(Weighting):
     def multiply(self, bank: Bank) -> None:
         """Take the matrices into the adapters of a bank, which must stay as they are from then on."""
         up, bias = bank.up.flatten(1, 2), bank.up_bias  # [L, N r, d], [L, N, d]
-        self.wide = up.shape[1] > 1.5 * up.shape[2]
+        self.wide, self.condition = up.shape[1] > 1.5 * up.shape[2], math.inf
         made = self._turned(bank) if self.wide else self._inside(up, bias)
         for name, value in made.items():
             self.register_buffer(name, value, persistent=False)
 
     def _turned(self, bank: Bank) -> dict[str, Tensor]:
         """All in the coordinates ``u' = P_1 u``; nothing where a rounding error would grow too much in them."""
-        first, *others = self.project.double().chunk(len(self.views), dim=2)  # P_1, P_2 [L, d, d]
-        self.turned = bool((torch.linalg.cond(first) < SAFE).all())
-        if not self.turned:
+        first, *others = _exact(self.project).chunk(len(self.views), dim=2)  # P_1, P_2 [L, d, d]
+        self.condition = float(torch.linalg.cond(first).max())
+        if not self.condition < max(SAFE.values()):
             return {}
         back = torch.linalg.inv(first)
-        made = {"up": bank.up.double() @ first.mT[:, None], "up_bias": bank.up_bias.double() @ first.mT}
+        made = {"up": _exact(bank.up) @ first.mT[:, None], "up_bias": _exact(bank.up_bias) @ first.mT}
         if "fusion" in self.views:
-            made["query"] = self.score.double() @ back
-            made["query_bias"] = (self.score_bias.double()[:, None] @ back).squeeze(1)
+            made["query"] = _exact(self.score) @ back
+            made["query_bias"] = (_exact(self.score_bias)[:, None] @ back).squeeze(1)
         made["rest"] = others[0] @ back if others else first.new_zeros(len(first), 0, 0)
-        return {name: value.to(self.project.dtype) for name, value in made.items()}
+        return {name: value.to(self.project) for name, value in made.items()}
 
     def _inside(self, up: Tensor, bias: Tensor) -> dict[str, Tensor]:
         made = {}
@@ -199,12 +201,16 @@ class Folded(Weighting):
         return _lang2vec(self, languages, count)
 
     def turn(self, layer: int, inner: Inner) -> Inner:
-        return replace(inner, up=self.up[layer], bias=self.up_bias[layer]) if self.turned else inner
+        return replace(inner, up=self.up[layer], bias=self.up_bias[layer]) if self.turns(inner) else inner
+
+    def turns(self, inner: Inner) -> bool:
+        """Whether the work is done in the coordinates ``u' = P_1 u``."""
+        return self.condition < SAFE.get(inner.a.dtype, 0.0)
 
     def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
         local = []
         if "fusion" in self.views and self.wide:
-            local.append((self._query(layer, h) * inner.outputs).sum(dim=-1).movedim(0, -1))
+            local.append((self._query(layer, h, inner) * inner.outputs).sum(dim=-1).movedim(0, -1))
         elif "fusion" in self.views:
             both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
             inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
@@ -214,7 +220,7 @@ class Folded(Weighting):
     def mix(self, layer: int, inner: Inner, weights: Tensor) -> Tensor:
         if self.wide:
             mixed = [_weighted_sum(inner.outputs, weights[:, :, k]) for k in range(len(self.views))]
-            if self.turned:
+            if self.turns(inner):
                 mixed[0] = mixed[0] + self.mix_bias[layer]
                 return mixed[0] if len(mixed) == 1 else plus_product(mixed[0], mixed[1], self.rest[layer].mT)
             return nn.functional.linear(torch.cat(mixed, dim=-1), self.project[layer], self.mix_bias[layer])
@@ -223,20 +229,25 @@ class Folded(Weighting):
         return plus_product(bias, scaled, self.leave[layer])
 
     def at_once(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor | None:
-        if not (h.is_cuda and self.wide and self.turned and len(self.views) == 2) or torch.is_grad_enabled():
+        fit = h.is_cuda and self.turns(inner) and len(self.views) == 2 and inner.a.dtype != torch.float64
+        if not fit or torch.is_grad_enabled():
             return None
         from zgul.ensemble import kernels
 
-        if not kernels.AVAILABLE:
-            return None
-        mixed = kernels.weigh_and_mix(self._query(layer, h), inner, told[:, :, layer], self.mix_bias[layer])
-        return plus_product(*mixed, self.rest[layer].mT)
+        query = self._query(layer, h, inner)
+        mixed = kernels.weigh_and_mix(query, inner, told[:, :, layer], self.mix_bias[layer])
+        return None if mixed is None else plus_product(*mixed, self.rest[layer].mT)
 
-    def _query(self, layer: int, h: Tensor) -> Tensor:
+    def _query(self, layer: int, h: Tensor, inner: Inner) -> Tensor:
         """h to what is multiplied with the adapters' outputs for fusion's scores, [B, T, d]."""
-        if self.turned:
+        if self.turns(inner):
             return nn.functional.linear(h, self.query[layer].mT, self.query_bias[layer])
         return nn.functional.linear(h, self.score[layer].mT, self.score_bias[layer])
+
+
+def _exact(matrix: Tensor) -> Tensor:
+    """In float64, which not every device has."""
+    return matrix.detach().cpu().double()
 
 
 def _lang2vec(weighting: ZGUL | Folded, languages: Tensor, count: int) -> Tensor:

@@ -18,6 +18,7 @@ DECODINGS = ("words", "sequence")
 # label probabilities of many sentences [words, C], and how many words each has, to labels [words]
 Decoder = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.int64]]
 TINY = np.finfo(np.float32).tiny
+TOGETHER = 64  # sentences
 
 
 def check_decoding(name: str) -> str:
@@ -36,8 +37,9 @@ def decoder(name: str, labels: Sequence[str]) -> Decoder:
     def decode(probabilities: NDArray[np.float32], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         tags: NDArray[np.int64] = probabilities.argmax(axis=1)
         broken = sequences.broken(tags, sizes)
-        if len(broken):
-            starts, counts = (np.cumsum(sizes) - sizes)[broken], sizes[broken]
+        broken = broken[np.argsort(sizes[broken], kind="stable")]  # of one length together: little padding
+        for part in np.split(broken, range(TOGETHER, len(broken), TOGETHER)) if len(broken) else ():
+            starts, counts = (np.cumsum(sizes) - sizes)[part], sizes[part]
             place = np.arange(counts.max())  # [T]
             inside = place < counts[:, None]  # [S, T]
             words = np.where(inside, starts[:, None] + place, 0)

@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,8 +65,8 @@ class _Found(NamedTuple):
 class _Captured:
     """The model without EM as graphs, and what it was when they were captured."""
 
-    key: tuple[str, int]  # the precision, and where its weights are
-    held: list[Any]  # what is made anew for other languages
+    key: tuple[str, int]  # the precision, and where its first weights are
+    held: list[Any]  # what else it rests on
     step: GraphedStep
 
     def good_for(self, key: tuple[str, int], held: list[Any]) -> bool:
@@ -136,6 +137,8 @@ class Tagger:
 
     def to(self, device: torch.device | str) -> Tagger:
         self.model.to(find_device(device))
+        if self.parts.encoder.joined:
+            self.parts.encoder.join()
         self._fitting = self._captured = None
         return self
 
@@ -181,7 +184,7 @@ class Tagger:
         count = len(encoded.pieces)
         probabilities = torch.zeros(count, len(self.labels), device=self.device)
         seen: dict[str, Tensor] = {}
-        if self.model.training:
+        if any(module.training for module in self.model.modules()):  # an encoder may be shared with one that learns
             self.model.eval()
         tokens, waiting = max_tokens or batch_tokens(self.device), []
 
@@ -283,10 +286,10 @@ class Tagger:
                 waiting.append(batch)
 
     def _run(self, batch: Batch, em: EMConfig | None, weights: bool) -> _Found:
+        if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
+            return _Found(self.label_scores(batch))
+        config = em or EMConfig(steps=0)
         with autocast(self.device, self.precision):
-            if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
-                return _Found(self.label_scores(batch))
-            config = em or EMConfig(steps=0)
             result = minimise_entropy(self.model, batch, config, weights=weights, leave_few=True)
         return _Found(result.logits, result.before, result.after, result.left)
 
@@ -295,16 +298,28 @@ class Tagger:
         """Label scores [B, T, C] of a batch without EM.
 
         Small batches on a GPU are bound by the launches of kernels: a shape that comes again is replayed as a graph.
+        Not for several threads at once.
         """
-        if not batch.input_ids.is_cuda or batch.input_ids.numel() > GRAPHED_TOKENS:
-            return self.model(batch, packing=Packing(batch.mask, batch.words))  # type: ignore[no-any-return]
-        # a graph reads the tensors it was captured with: it is good for as long as they are the model's
-        weighting = self.model.weighting
-        held = [weighting, *(weighting.buffers() if weighting is not None else ())]
-        key = self.precision, next(self.model.parameters()).data_ptr()
-        if self._captured is None or not self._captured.good_for(key, held):
-            self._captured = _Captured(key, held, GraphedStep(lambda **parts: self.model(Batch(**parts)), most=GRAPHS))
-        return self._captured.step(**vars(batch)).clone()  # the next replay writes to the same place
+        with autocast(batch.input_ids.device, self.precision):
+            if not batch.input_ids.is_cuda or batch.input_ids.numel() > GRAPHED_TOKENS:
+                return self.model(batch, packing=Packing(batch.mask, batch.words))  # type: ignore[no-any-return]
+            held, key = self._held(), (self.precision, next(self.model.parameters()).data_ptr())
+            if self._captured is None or not self._captured.good_for(key, held):
+                step = GraphedStep(lambda **parts: self.model(Batch(**parts)), most=GRAPHS)
+                self._captured = _Captured(key, held, step)
+            return self._captured.step(**vars(batch)).clone()  # the next replay writes to the same place
+
+    def _held(self) -> list[Any]:
+        """What may be another one when the tagger is prepared for other languages, extended or folded.
+
+        A graph reads the tensors it was captured with: it is good for as long as they are the model's.
+        """
+        parts = [part for part in (self.model.weighting, self.model.generator, self.model.bank) if part is not None]
+        tensors = chain.from_iterable((*part.parameters(), *part.buffers()) for part in parts)
+        return [self.parts.encoder.joined, *parts, *tensors]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_captured": None}  # a graph is for one tagger, and cannot be copied
 
     def fold(self) -> Tagger:
         """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
