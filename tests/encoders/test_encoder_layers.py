@@ -49,6 +49,7 @@ def test_the_plain_encoder(model: Any) -> None:
     ids, mask = inputs(model)
     expected = model(ids, attention_mask=mask.long()).last_hidden_state
     assert_close(Encoder(model).eval()(ids, mask)[mask], expected[mask], rtol=1e-5, atol=1e-5)
+    assert Encoder(model).eval()(ids[:0], mask[:0]).shape == (0, *expected.shape[1:]), "no sentence at all"
     full = ids[:1]
     assert_close(Encoder(model).eval()(full), model(full).last_hidden_state, rtol=1e-5, atol=1e-5)
 
@@ -141,6 +142,7 @@ def test_joined_projections_are_the_models_own_and_give_the_same(model: Any) -> 
         before = encoder(ids, mask)
         encoder.join()
         assert_close(encoder(ids, mask)[mask], before[mask], rtol=0, atol=1e-12)
+        assert encoder(ids[:0], mask[:0]).shape == (0, *before.shape[1:]), "no sentence at all"
         theirs = encoder.model(ids, attention_mask=mask.long()).last_hidden_state
     assert_close(theirs[mask], before[mask], rtol=0, atol=1e-12)
     for layer, joined in zip(encoder.model.encoder.layer, encoder.joined, strict=True):

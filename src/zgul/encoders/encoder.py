@@ -75,7 +75,8 @@ class Encoder(nn.Module):
         if packing is not None:
             projected = [packing.unpack(states) for states in projected]
         batch, length = projected[0].shape[:2]
-        apart = [states.view(batch, length, -1, self.heads, self.width // self.heads) for states in projected]
+        shape = batch, length, 3 // len(parts), self.heads, self.width // self.heads
+        apart = [states.view(shape) for states in projected]
         query, key, value = (
             states.transpose(1, 2)  # [B, H, T, d/H]
             for together in apart
