@@ -51,15 +51,14 @@ class Prefix:
     """What no weight from a layer on can change: everything up to the mix of this layer."""
 
     layer: int
-    x: Tensor  # [B, T, d], or packed, as all
-    f: Tensor
+    total: Tensor  # f + x [B, T, d], or packed, as all
     h: Tensor
     inner: Inner
 
     def keep(self, tokens: Tensor) -> Prefix:
         """Of a packed prefix these tokens alone."""
         inner = replace(self.inner, a=self.inner.a[:, tokens])
-        return replace(self, x=self.x[:, tokens], f=self.f[:, tokens], h=self.h[:, tokens], inner=inner)
+        return replace(self, total=self.total[:, tokens], h=self.h[:, tokens], inner=inner)
 
 
 @dataclass
@@ -142,11 +141,14 @@ class Model(nn.Module):
         With ``packing`` padding is left out, and the scores are 0 where they are not wanted.
         """
         told = self._by_language(batch, packing)
-        hidden = self._start(batch, choose, packing) if prefix is None else prefix.x
-        for index in range(prefix.layer if prefix else 0, self.encoder.depth):
-            held = prefix if prefix is not None and index == prefix.layer else None
-            x, f = self._layer(index, hidden, batch, packing, recompute) if held is None else (held.x, held.f)
-            hidden = self._end(index, x, f, told, choose, held)
+        first = 0
+        if prefix is None:
+            hidden = self._start(batch, choose, packing)
+        else:
+            hidden, first = self._end(prefix.layer, prefix.total, told, choose, held=prefix), prefix.layer + 1
+        for index in range(first, self.encoder.depth):
+            x, f = self._layer(index, hidden, batch, packing, recompute)
+            hidden = self._end(index, f + x, told, choose, f)
         logits: Tensor = self.head(self.dropout(hidden))
         return logits if packing is None else packing.spread(logits)
 
@@ -164,16 +166,22 @@ class Model(nn.Module):
         return self.encoder.layer(*arguments)
 
     def _end(
-        self, index: int, x: Tensor, f: Tensor, told: _Languages, choose: Choose, held: Prefix | None = None
+        self,
+        index: int,
+        total: Tensor,
+        told: _Languages,
+        choose: Choose,
+        f: Tensor | None = None,
+        held: Prefix | None = None,
     ) -> Tensor:
-        """From the attention and feed-forward outputs of a layer to what it hands on."""
+        """From ``f + x`` of a layer to what it hands on; every line of the formula adds to that sum."""
         if self.bank is not None and self.weighting is not None:
-            f = f + self._ensemble(index, x, f, told, choose, held)
-        elif self.generator is not None:
-            f = f + self.generator(index, f, told.rows(index))
+            total = self._ensemble(index, total, told, choose, held)
+        elif self.generator is not None and f is not None:
+            total = total + self.generator(index, f, told.rows(index))
         if self.task:
-            f = f + self.task[index](self.encoder.norm(index, f + x))
-        return self.encoder.norm(index, f + x)
+            total = total + self.task[index](self.encoder.norm(index, total))
+        return self.encoder.norm(index, total)
 
     def embed(self, batch: Batch, choose: Choose) -> Tensor:
         """Embeddings [B, T, d], through the bank's invertible blocks where the model uses them."""
@@ -194,24 +202,25 @@ class Model(nn.Module):
         told = self._by_language(batch, packing)
         hidden = self._start(batch, choose, packing)
         for index in range(layer):
-            hidden = self._end(index, *self._layer(index, hidden, batch, packing), told, choose)
+            x, f = self._layer(index, hidden, batch, packing)
+            hidden = self._end(index, f + x, told, choose, f)
         x, f = self._layer(layer, hidden, batch, packing)
-        h = self.encoder.norm(layer, f + x)
-        return Prefix(layer, x, f, h, self._inner(layer, h))
+        total = f + x
+        h = self.encoder.norm(layer, total)
+        return Prefix(layer, total, h, self._inner(layer, h))
 
-    def _ensemble(
-        self, index: int, x: Tensor, f: Tensor, told: _Languages, choose: Choose, prefix: Prefix | None
-    ) -> Tensor:
+    def _ensemble(self, index: int, total: Tensor, told: _Languages, choose: Choose, prefix: Prefix | None) -> Tensor:
+        """``f + x`` of a layer and the mix of its adapters."""
         assert self.bank is not None and self.weighting is not None
         weighting = self.weighting
-        h = self.encoder.norm(index, f + x) if prefix is None else prefix.h
+        h = self.encoder.norm(index, total) if prefix is None else prefix.h
         inner = self._inner(index, h) if prefix is None else prefix.inner
         if choose is softmax_scores:
             mixed = weighting.at_once(index, h, inner, told.scores(index))
             if mixed is not None:
-                return mixed
+                return total + mixed
         weights = choose(index, lambda: weighting.scores(index, h, inner, told.scores(index)))
-        return weighting.mix(index, inner, weights.to(inner.a.dtype))
+        return total + weighting.mix(index, inner, weights.to(inner.a.dtype))
 
     def _inner(self, index: int, h: Tensor) -> Inner:
         """What the adapters of a layer make of h, in the weighting's coordinates."""
