@@ -191,3 +191,14 @@ def test_corpora_and_batches_move_between_devices() -> None:
     assert encoded.pieces.is_meta and isinstance(encoded.sentence_sizes, np.ndarray)
     batch = piece_encoder().encode([Sentence(["pa"])]).batch(torch.tensor([0]), 3).to("meta")
     assert batch.input_ids.is_meta and batch.rows.is_meta
+
+
+def test_a_batch_among_more_and_longer_rows() -> None:
+    encoded = piece_encoder().encode([Sentence(["pabi", "ke"]), Sentence(["ke"])], languages=None)
+    batch = encoded.batch(torch.tensor([0, 1]), int(encoded.lengths.max()) + 2)
+    rows, length = batch.input_ids.shape
+    assert batch.padded(rows, length, 0) is batch
+    larger = batch.padded(rows + 2, length + 3, encoded.specials[2])
+    expected = encoded.batch(torch.tensor([0, 1, -1, -1]), length + 3)
+    for name, value in vars(larger).items():
+        assert torch.equal(value, getattr(expected, name)), name

@@ -11,7 +11,7 @@ from small_tagger import MADE, small_tagger
 from zgul.corpora.encode import Batch
 from zgul.encoders.packing import Packing
 from zgul.ensemble import em
-from zgul.ensemble.em import EMConfig, _Leaves, minimise_entropy, position_entropy
+from zgul.ensemble.em import EMConfig, _Leaves, label_scores_after, minimise_entropy, position_entropy, uncertain
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
 from zgul.methods.tagger import Tagger
@@ -285,3 +285,33 @@ def test_recomputing_keeps_less_and_changes_nothing(tagger, batch) -> None:
 def test_settings_that_make_no_sense_are_refused(name, value):
     with pytest.raises(ZgulError, match=f"EM needs finite.*{name}={value}"):
         EMConfig(**{name: value})
+
+
+@pytest.mark.parametrize("options", [{}, {"tied": True}, {"layers": 1}, {"start": "probabilities"}, {"steps": 0}])
+@pytest.mark.parametrize("folded", [False, True])
+def test_what_a_graph_replays_is_the_same(batch, options: dict, folded: bool) -> None:
+    tagger = small_tagger(double=True)
+    tagger.prepare(["target", "s1"])
+    if folded:
+        tagger.fold()
+    config = EMConfig(**({"steps": 3, "lr": 4.0} | options))
+    expected = minimise_entropy(tagger.model, batch, config)
+    padded = batch.padded(8, batch.input_ids.shape[1] + 3, tagger.parts.encoder.pad)
+    found = label_scores_after(tagger.model, padded, config)
+    assert found.shape[0] == 8 and torch.isfinite(found).all() and not found.requires_grad
+    found = found[:5, : batch.input_ids.shape[1]]
+    torch.testing.assert_close(found[batch.words], expected.logits[batch.words], rtol=0, atol=1e-9)
+
+
+def test_a_graph_cannot_decide_who_is_done(tagger, batch) -> None:
+    for options in ({"skip_below": 1.0}, {"patience": 1}, {"positions": "all"}):
+        with pytest.raises(ValueError, match="depends on the batch"):
+            label_scores_after(tagger.model, batch, EMConfig(**options))
+
+
+def test_the_uncertain_are_those_that_adaptive_em_would_move(tagger, batch) -> None:
+    plain = minimise_entropy(tagger.model, batch, EMConfig(steps=0))
+    middle = float(plain.entropy[0][:4].sort().values[1:3].mean())
+    config = EMConfig(steps=1, lr=1.0, skip_below=middle)
+    moved = minimise_entropy(tagger.model, batch, config).steps.nonzero().squeeze(1)
+    assert len(moved) == 2 and torch.equal(uncertain(plain.logits, batch, config), moved)

@@ -22,7 +22,7 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.graphs import GraphedStep
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.model import Model
-from zgul.methods.tagger import Tagger, _Captured, valid_iob2
+from zgul.methods.tagger import Tagger, _Captured, _one_of_few, valid_iob2
 
 EVERY = [
     (name, strategy)
@@ -477,6 +477,36 @@ def test_nothing_is_dropped_though_the_encoder_is_shared_with_a_model_that_learn
     tagger.parts.encoder.train()
     for one, other in zip(tagger.predict(sentences), before, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
+
+
+def test_few_shapes_do_for_many_batches() -> None:
+    found = [_one_of_few(count) for count in range(1, 300)]
+    assert all(count <= few <= 1.5 * count for count, few in enumerate(found, start=1))
+    assert sorted(set(found)) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384]
+
+
+@pytest.mark.parametrize("em", [EMConfig(steps=2, lr=3.0), EMConfig(steps=2, lr=3.0, skip_below=1.2)])
+def test_small_batches_in_shapes_for_graphs_get_the_same_tags(em: EMConfig, monkeypatch) -> None:
+    """The way that a GPU goes, here without graphs."""
+    tagger, sentences = small_tagger(), MADE.sentences("target", 11)
+    expected = tagger.predict(sentences, em=em)
+    shapes: list[torch.Size] = []
+    scores = tagger._scores
+
+    def noted(em: EMConfig | None, **parts: torch.Tensor) -> torch.Tensor:
+        shapes.append(parts["mask"].shape)
+        return scores(em, **parts)
+
+    monkeypatch.setattr(tagger, "_replays", lambda batch, em: True)
+    monkeypatch.setattr(tagger, "label_scores", lambda batch: tagger._replayed(batch, None))
+    monkeypatch.setattr(tagger, "_scores", noted)
+    tagger._captured = None
+    found = tagger.predict(sentences, em=em)
+    for one, other in zip(found, expected, strict=True):
+        assert one.tags == other.tags
+        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-5)
+    assert shapes and all(rows == _one_of_few(rows) for rows, _ in shapes)
+    assert all(length % 8 == 0 or length == tagger.parts.encoder.max_pieces for _, length in shapes)
 
 
 @pytest.mark.parametrize("method", ["zgul", "madx-multi", "cpg"])

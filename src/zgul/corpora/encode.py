@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from zgul.corpora.letters import kin
 from zgul.corpora.sentence import Sentence
@@ -40,6 +41,26 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(**{name: value.to(device) for name, value in vars(self).items()})
+
+    def padded(self, rows: int, length: int, pad: int) -> Batch:
+        """The same sentences among so many, all of this length; ``pad`` is the piece that stands for none."""
+        count, width = self.input_ids.shape
+        down, along = (0, rows - count), (0, length - width)
+        if not (down[1] or along[1]):
+            return self
+        mask = F.pad(self.mask, along + down, value=False)
+        mask[count:, 0] = True  # attention over nothing is not a number
+        return Batch(
+            input_ids=F.pad(self.input_ids, along + down, value=pad),
+            mask=mask,
+            words=F.pad(self.words, along + down, value=False),
+            languages=F.pad(
+                torch.cat([self.languages, self.languages[:, :1].expand(-1, along[1])], dim=1), (0, 0) + down, value=0
+            ),
+            labels=F.pad(self.labels, along + down, value=IGNORED),
+            corpus=F.pad(self.corpus, down, value=0),
+            rows=F.pad(self.rows, down, value=-1),
+        )
 
 
 class PieceEncoder:

@@ -53,6 +53,7 @@ class Encoder(nn.Module):
         # RoBERTa counts positions from pad + 1, so it holds two fewer words than its table has rows
         offset = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
         self.max_pieces: int = model.config.max_position_embeddings - offset
+        self.pad: int = model.config.pad_token_id or 0
         self.joined = nn.ModuleList()  # of each layer the projections to query, key and value in one; see `join`
 
     def embed(self, input_ids: Tensor) -> Tensor:

@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from zgul.corpora.encode import IGNORED, Batch
+from zgul.corpora.encode import Batch
 from zgul.encoders.packing import Packing
 from zgul.errors import ZgulError
 
@@ -145,9 +144,11 @@ def minimise_entropy(
         config = replace(config, skip_below=0.0, patience=0)
     length = batch.input_ids.shape[1]
     if config.positions == "all":
-        batch = _padded(batch, min(PADDED, model.encoder.max_pieces), model.encoder.model.config.pad_token_id)
+        # then no sentence hears how long the others are
+        least = max(length, min(PADDED, model.encoder.max_pieces))
+        batch = batch.padded(len(batch.rows), least, model.encoder.pad)
     with _frozen(model):
-        run = _Run(model, batch, config, weights)
+        run = _Run(model, batch, config, weights, _packing(batch, config))
         for step in range(config.steps + 1):
             last = step == config.steps
             with torch.set_grad_enabled(not last):
@@ -172,6 +173,29 @@ def minimise_entropy(
     return run.result.cut(length)
 
 
+def label_scores_after(model: Model, batch: Batch, config: EMConfig) -> Tensor:
+    """Label scores [B, T, C] after EM that looks at no value: a GPU can replay it as a graph.
+
+    Every sentence takes every step, and padding is not left out: the same as ``minimise_entropy`` at the words.
+    """
+    if config.adaptive or config.positions != "words":
+        raise ValueError("which sentences are done, and how far the release pads, depends on the batch")
+    with _frozen(model), torch.enable_grad():
+        run = _Run(model, batch, config, weights=False, packing=None)
+        for step in range(config.steps):
+            run.forward(step)
+            run.step()
+        with torch.no_grad():
+            run.forward(config.steps)
+    return run.logits
+
+
+def uncertain(logits: Tensor, batch: Batch, config: EMConfig) -> Tensor:
+    """The sentences [B'] that have something to gain, by label scores [B, T, C] without EM."""
+    entropy = _sentence_entropy(position_entropy(logits), batch, "words")
+    return (entropy >= config.skip_below).nonzero().squeeze(1)
+
+
 @dataclass
 class _Left:
     """The sentences that go on when others have finished, and where their tokens are."""
@@ -189,10 +213,9 @@ class _Run:
     logits: Tensor  # [B, T, C] of the last forward, for the sentences still here, as all below
     entropy: Tensor  # [B]
 
-    def __init__(self, model: Model, batch: Batch, config: EMConfig, weights: bool) -> None:
-        self.model, self.batch, self.config, self.weights = model, batch, config, weights
+    def __init__(self, model: Model, batch: Batch, config: EMConfig, weights: bool, packing: Packing | None) -> None:
+        self.model, self.batch, self.config, self.weights, self.packing = model, batch, config, weights, packing
         first, last = config.first_layer(model.encoder.depth), model.encoder.depth - 1
-        self.packing = _packing(batch, config)
         self.leaves = _Leaves(config, self.packing, first, last)
         self.prefix = None
         if first > 0 or model.invertible != "mixed":  # else the embeddings move, too
@@ -318,25 +341,13 @@ def _packing(batch: Batch, config: EMConfig) -> Packing:
     return Packing(batch.mask, batch.words)
 
 
-def _padded(batch: Batch, length: int, pad: int) -> Batch:
-    """The batch with padding up to this length, if it is shorter: then no sentence hears how long the others are."""
-    more = max(0, length - batch.input_ids.shape[1])
-    return replace(
-        batch,
-        input_ids=F.pad(batch.input_ids, (0, more), value=pad),
-        mask=F.pad(batch.mask, (0, more), value=False),
-        words=F.pad(batch.words, (0, more), value=False),
-        languages=torch.cat([batch.languages, batch.languages[:, :1].expand(-1, more)], dim=1),
-        labels=F.pad(batch.labels, (0, more), value=IGNORED),
-    )
-
-
 class _Leaves:
     """The scores of every layer: made in the first forward, moved after each, but for the layers below ``first``."""
 
-    def __init__(self, config: EMConfig, packing: Packing, first: int, last: int) -> None:
+    def __init__(self, config: EMConfig, packing: Packing | None, first: int, last: int) -> None:
         self.config, self.packing, self.first, self.last = config, packing, first, last
-        self.base: dict[int, Tensor] = {}  # the model's own scores [1, P, K, N]; of invertible blocks (-1) [B, 1, K, N]
+        # the model's own scores [1, P, K, N]; of invertible blocks (-1) [B, 1, K, N]; without packing [B, T, K, N]
+        self.base: dict[int, Tensor] = {}
         self.moves: dict[int, Tensor] = {}  # what EM adds to them; [B, 1, K, N] when tied
         self.moved = False
 
@@ -349,11 +360,10 @@ class _Leaves:
                     scores = scores.softmax(dim=-1)
             self.base[layer] = scores
             if self.first == 0 or layer >= self.first:
-                tied = self.config.tied and layer >= 0
-                move = (
-                    scores.new_zeros(self.packing.shape[0], 1, *scores.shape[2:]) if tied else torch.zeros_like(scores)
-                )
-                self.moves[layer] = move.requires_grad_()
+                rows, columns = scores.shape[:2]
+                if self.config.tied and layer >= 0:
+                    rows, columns = rows if self.packing is None else self.packing.shape[0], 1
+                self.moves[layer] = scores.new_zeros(rows, columns, *scores.shape[2:]).requires_grad_()
         return self._weights(layer)
 
     def _weights(self, layer: int) -> Tensor:
@@ -361,7 +371,7 @@ class _Leaves:
             base = self.base[layer]
             return base if self.config.start == "probabilities" else base.softmax(dim=-1)
         move = self.moves[layer]
-        if self.config.tied and layer >= 0:
+        if self.config.tied and layer >= 0 and self.packing is not None:
             move = move.transpose(0, 1).index_select(1, self._sentences(layer))
         scores = self.base[layer] + move
         if self.config.start == "probabilities" and not self.moved:
@@ -377,6 +387,7 @@ class _Leaves:
 
     def _sentences(self, layer: int) -> Tensor:
         """The sentence of each token that a layer works on."""
+        assert self.packing is not None
         rows = self.packing.rows
         return rows[self.packing.wanted] if layer == self.last else rows
 
@@ -397,6 +408,7 @@ class _Leaves:
 
     @torch.no_grad()
     def before(self) -> Tensor:
+        assert self.packing is not None
         weights = [self.base[layer] for layer in self._layers()]
         if self.config.start != "probabilities":
             weights = [scores.softmax(dim=-1) for scores in weights]
@@ -404,6 +416,7 @@ class _Leaves:
 
     @torch.no_grad()
     def after(self) -> Tensor:
+        assert self.packing is not None
         return torch.stack([self.packing.spread(self._weights(layer)) for layer in self._layers()])
 
     def _layers(self) -> list[int]:

@@ -28,7 +28,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device, out_of_memory
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.packing import Packing
-from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.ensemble.em import EMConfig, label_scores_after, minimise_entropy, uncertain
 from zgul.ensemble.weighting import ZGUL, Folded, Weighting
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.graphs import GraphedStep
@@ -40,6 +40,7 @@ from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 GIVEN = "given"  # the name of an encoder that came without one
 GRAPHED_TOKENS, GRAPHS = 8192, 32  # the largest batch that is replayed as a graph on a GPU, and how many are kept
+LAUNCH_BOUND = 8192 * 384  # numbers in a batch of hidden states: a GPU works on fewer faster than it is told to
 
 
 @dataclass
@@ -63,7 +64,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class _Captured:
-    """The model without EM as graphs, and what it was when they were captured."""
+    """The model as graphs, without EM and with it, and what it was when they were captured."""
 
     key: tuple[str, int]  # the precision, and where its first weights are
     held: list[Any]  # what else it rests on
@@ -289,6 +290,11 @@ class Tagger:
         if self.model.bank is None or ((em is None or em.steps == 0) and not weights):
             return _Found(self.label_scores(batch))
         config = em or EMConfig(steps=0)
+        if not weights and self._replays(batch, config):
+            if config.adaptive:
+                logits = self.label_scores(batch)
+                return _Found(logits, left=uncertain(logits, batch, config))
+            return _Found(self._replayed(batch, config))
         with autocast(self.device, self.precision):
             result = minimise_entropy(self.model, batch, config, weights=weights, leave_few=True)
         return _Found(result.logits, result.before, result.after, result.left)
@@ -300,14 +306,43 @@ class Tagger:
         Small batches on a GPU are bound by the launches of kernels: a shape that comes again is replayed as a graph.
         Not for several threads at once.
         """
+        if batch.input_ids.is_cuda and batch.input_ids.numel() <= GRAPHED_TOKENS:
+            return self._replayed(batch, None)
         with autocast(batch.input_ids.device, self.precision):
-            if not batch.input_ids.is_cuda or batch.input_ids.numel() > GRAPHED_TOKENS:
-                return self.model(batch, packing=Packing(batch.mask, batch.words))  # type: ignore[no-any-return]
-            held, key = self._held(), (self.precision, next(self.model.parameters()).data_ptr())
-            if self._captured is None or not self._captured.good_for(key, held):
-                step = GraphedStep(lambda **parts: self.model(Batch(**parts)), most=GRAPHS)
-                self._captured = _Captured(key, held, step)
-            return self._captured.step(**vars(batch)).clone()  # the next replay writes to the same place
+            return self.model(batch, packing=Packing(batch.mask, batch.words))  # type: ignore[no-any-return]
+
+    def _replays(self, batch: Batch, em: EMConfig) -> bool:
+        """Whether EM on this batch is a fixed sequence of kernels (but for who needs it), and launching them dear."""
+        fixed = em.positions == "words" and em.patience == 0 and not em.recompute
+        if not fixed or not batch.input_ids.is_cuda:
+            return False
+        rows, length = self._shape(batch)
+        tokens = rows * length
+        return tokens * self.parts.encoder.width <= LAUNCH_BOUND and tokens <= batch_tokens(batch.rows.device) // 8
+
+    @torch.no_grad()
+    def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor:
+        """Label scores [B, T, C] after EM (None: without) by a graph."""
+        held, key = self._held(), (self.precision, next(self.model.parameters()).data_ptr())
+        captured = self._captured
+        if captured is None or not captured.good_for(key, held):
+            captured = self._captured = _Captured(key, held, GraphedStep(self._scores, most=GRAPHS))
+        rows, length = batch.input_ids.shape
+        shaped = batch.padded(*self._shape(batch), self.parts.encoder.pad)
+        with autocast(batch.rows.device, self.precision):
+            scores = captured.step(em, **vars(shaped))
+        return scores[:rows, :length].clone()  # the next replay writes to the same place
+
+    def _scores(self, em: EMConfig | None, **parts: Tensor) -> Tensor:
+        if em is not None:
+            return label_scores_after(self.model, Batch(**parts), em)
+        return self.model(Batch(**parts))  # type: ignore[no-any-return]
+
+    def _shape(self, batch: Batch) -> tuple[int, int]:
+        """The shape that a batch is given so that few graphs do for many batches, unless that makes it large."""
+        rows, length = batch.input_ids.shape
+        few = _one_of_few(rows), min(8 * _one_of_few(-(-length // 8)), self.parts.encoder.max_pieces)
+        return few if few[0] * few[1] * self.parts.encoder.width <= LAUNCH_BOUND else (rows, length)
 
     def _held(self) -> list[Any]:
         """What may be another one when the tagger is prepared for other languages, extended or folded.
@@ -486,6 +521,12 @@ def batch_tokens(device: torch.device) -> int:
         return 1024
     megabytes = torch.cuda.get_device_properties(device).total_memory // 2**20
     return int(min(65536, max(4096, megabytes // 1024 * 1024)))
+
+
+def _one_of_few(count: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    power = 1 << (count - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:
