@@ -235,7 +235,7 @@ def _write(
         block = writing.FORMATS[form]
         return [block(*pair, n) for n, pair in enumerate(zip(tagged, window, strict=True), start=number)]
 
-    parts = windows(items, size=len)
+    parts = windows(items, size=len, most=tagger.window)
     done = 0
     with ExitStack() as stack:
         if output is None:

@@ -2,7 +2,8 @@
 
 Sentences are tagged in windows: as many as hold some thousand words are sorted by length, batched, tagged and given
 out in their own order. The first windows are small, so that the first results come soon. Windows depend on the text
-alone, so the same text gives the same numbers to the last bit, also when a broken-off run is resumed.
+and the kind of device alone, so the same text gives the same numbers to the last bit, also when a broken-off run is
+resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from zgul.methods.tagger import Prediction, Tagger
 from zgul.tagging import shipped
 from zgul.tagging.results import Document, Layer, TaggedSentence
 
-FIRST_WINDOW, WINDOW = 64, 4096  # words
+FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 FEW_WORDS = 3  # with letters; a sentence of fewer is not worth a warning
 MAX_TYPES = 50_000  # word types remembered as pieces, some 15 MB
@@ -93,6 +94,7 @@ class TextTagger:
     inference: dict[str, Inference]  # by task
     with_weights: bool = False
     _warned: bool = field(default=False, init=False, repr=False, compare=False)  # of a script, in this text
+    _long: bool = field(default=False, init=False, repr=False, compare=False)  # this text fills windows
 
     def tag(self, text: Text) -> Document:
         """Tag running text, a list of words, or a sentence."""
@@ -110,7 +112,7 @@ class TextTagger:
                 for sentence in self._sentences(text):
                     yield index, sentence
 
-        for window in windows(numbered(), size=lambda pair: len(pair[1])):
+        for window in windows(numbered(), size=lambda pair: len(pair[1]), most=self.window):
             results = self.tag_window([sentence for _, sentence in window], begun=begun)
             begun = True
             for (index, _), tagged in zip(window, results, strict=True):
@@ -124,8 +126,14 @@ class TextTagger:
 
     def tag_sentences(self, sentences: Iterable[Sentence]) -> Iterator[TaggedSentence]:
         """Tag sentences, in order, while they come."""
-        for number, window in enumerate(windows(sentences, size=len)):
+        for number, window in enumerate(windows(sentences, size=len, most=self.window)):
             yield from self.tag_window(window, begun=number > 0)
+
+    @property
+    def window(self) -> int:
+        """Words that are tagged together: a GPU wants more at once."""
+        on_gpu = any(tagger.device.type == "cuda" for tagger in self.taggers.values())
+        return GPU_WINDOW if on_gpu else WINDOW
 
     def entities(self, text: Text) -> list[dict[str, Any]]:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
@@ -155,7 +163,8 @@ class TextTagger:
             settings: dict[str, Any] = {"strategy": how.strategy, "em": how.em, "weights": self.with_weights}
             predictions = tagger.predict(full, **settings) if full else []
             layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
-        if sum(map(len, full)) >= WINDOW:  # one of many
+        self._long = sum(map(len, full)) >= WINDOW or (begun and self._long)
+        if self._long:
             _give_back()
         nothing = {task: Layer([], []) for task in layers}
         return [
@@ -243,8 +252,8 @@ def _give_back() -> None:
         trim(0)
 
 
-def windows(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Cut a stream into windows of about ``WINDOW`` words; the first ones are smaller."""
+def windows(items: Iterable[T], size: Callable[[T], int], most: int = WINDOW) -> Iterator[list[T]]:
+    """Cut a stream into windows of about this many words; the first ones are smaller."""
     limit, count = FIRST_WINDOW, 0
     window: list[T] = []
     for item in items:
@@ -252,7 +261,7 @@ def windows(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         count += max(1, size(item))
         if count >= limit:
             yield window
-            window, count, limit = [], 0, min(2 * limit, WINDOW)
+            window, count, limit = [], 0, min(2 * limit, most)
     if window:
         yield window
 
