@@ -80,6 +80,10 @@ def test_planning_again_keeps_what_is_done_and_scores_are_replaced(tmp_path):
 def test_mistakes_are_explained(tmp_path):
     with pytest.raises(ZgulError, match="holds no results"):
         Store(tmp_path)
+    (tmp_path / "begun").mkdir()
+    sqlite3.connect(tmp_path / "begun" / "results.sqlite").close()  # by one who has not come to the tables yet
+    with pytest.raises(ZgulError, match="holds no results yet"):
+        Store(tmp_path / "begun")
     store = Store(tmp_path / "new", create=True)
     with pytest.raises(ZgulError, match="no predictions of ZGUL for fo"):
         store.predictions("hash-a", "ZGUL", "fo")

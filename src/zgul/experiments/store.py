@@ -126,9 +126,13 @@ class Store(Results):
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")  # safe against a kill; a power cut may cost the last writes
             if create:
-                self._db.executescript(_SCHEMA)
+                self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")  # who reads beside it sees all or none
+            begun = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
         except sqlite3.DatabaseError as error:
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
+        if not begun:
+            self._db.close()
+            raise ZgulError(f"{self.folder} holds no results yet ({FILE} is empty)")
 
     def close(self) -> None:
         """All into the one file, unless another process is still reading."""
