@@ -17,12 +17,17 @@ WIDTH = 16
 
 
 def small_adapters(
-    made: Family = MADE, *, invertible: bool = False, seed: int = 0, depth: int = 2
+    made: Family = MADE, *, invertible: bool = False, seed: int = 0, depth: int = 2, size: int | None = None
 ) -> list[LanguageAdapter]:
-    """Random adapters of several sizes and activations for the family's sources."""
+    """Random adapters of several sizes (or of this one) and activations for the family's sources."""
     adapters = [
         LanguageAdapter.new(
-            source, WIDTH, depth, size=8 if n % 2 else 5, activation="gelu" if n else "relu", invertible=invertible
+            source,
+            WIDTH,
+            depth,
+            size=size or (8 if n % 2 else 5),
+            activation="gelu" if n else "relu",
+            invertible=invertible,
         )
         for n, source in enumerate(made.sources)
     ]
@@ -43,6 +48,7 @@ def small_tagger(
     random: bool = True,
     features: bool = True,
     depth: int = 2,
+    size: int | None = None,
 ) -> Tagger:
     """A tagger for the sources of ``MADE``; ``double`` for comparisons to the last digit."""
     options = options or MethodOptions(dropout=0.0)
@@ -52,7 +58,7 @@ def small_tagger(
         task=task,
         labels=labels or LABELS,
         sources=MADE.sources,
-        adapters=small_adapters(invertible=options.invertible != "off", depth=depth),
+        adapters=small_adapters(invertible=options.invertible != "off", depth=depth, size=size),
         options=options,
         features={language: MADE.features(language) for language in MADE.languages} if features else None,
     )

@@ -25,6 +25,7 @@ class GraphedStep:
         self.step, self.most = step, most
         self._graphs: dict[Key, tuple[torch.cuda.CUDAGraph, dict[str, Tensor], Tensor]] = {}
         self._seen: dict[Key, int] = {}
+        self._side: torch.cuda.Stream | None = None  # one, because libraries keep a workspace for each
 
     def __call__(self, *how: Hashable, **tensors: Tensor) -> Tensor:
         first = next(iter(tensors.values()))
@@ -50,7 +51,7 @@ class GraphedStep:
 
     def _warm_up(self, how: Key, tensors: dict[str, Tensor]) -> Tensor:
         """A plain call, off the default stream as capturing wants it."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream = self._side = self._side or torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             result = self.step(*how, **tensors)

@@ -37,6 +37,12 @@ def test_the_plan_is_shown_and_nothing_is_run(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_one_killed_before_it_had_made_its_tables_goes_on(folder, tmp_path):
+    (tmp_path / "results.sqlite").touch()
+    result = run(folder, "--dry-run", output=tmp_path)
+    assert result.exit_code == 0 and "time left" in result.output
+
+
 def test_run_go_on_and_export(folder, tmp_path):
     options = ["--only", "zero-shot/sft-m", "--jobs", "0", *SMALL.split()]
     result = run(folder, *options)

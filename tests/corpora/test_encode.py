@@ -194,11 +194,17 @@ def test_corpora_and_batches_move_between_devices() -> None:
 
 
 def test_a_batch_among_more_and_longer_rows() -> None:
-    encoded = piece_encoder().encode([Sentence(["pabi", "ke"]), Sentence(["ke"])], languages=None)
-    batch = encoded.batch(torch.tensor([0, 1]), int(encoded.lengths.max()) + 2)
+    sentences = [Sentence(["pabi", "ke"], language="x"), Sentence(["ke"], language="y"), Sentence(["ki"], language="y")]
+    encoded = piece_encoder().encode(sentences, languages=LANGUAGES)
+    batch = encoded.batch(torch.tensor([2, 0]), int(encoded.lengths.max()) + 2)
     rows, length = batch.input_ids.shape
     assert batch.padded(rows, length, 0) is batch
     larger = batch.padded(rows + 2, length + 3, encoded.specials[2])
-    expected = encoded.batch(torch.tensor([0, 1, -1, -1]), length + 3)
+    expected = encoded.batch(torch.tensor([2, 0, -1, -1]), length + 3)
+    assert set(batch.languages[:, 1].tolist()) == {0, 1}
     for name, value in vars(larger).items():
-        assert torch.equal(value, getattr(expected, name)), name
+        filled = slice(2) if name in ("languages", "corpus") else slice(None)  # of no one in an empty row
+        assert torch.equal(value[filled], getattr(expected, name)[filled]), name
+    for shape in ((rows - 1, length), (rows, length - 1)):
+        with pytest.raises(ValueError, match="do not fit"):
+            batch.padded(*shape, 0)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from zgul.corpora.encode import Batch
 from zgul.encoders.packing import Packing
 from zgul.ensemble import em
 from zgul.ensemble.em import EMConfig, _Leaves, label_scores_after, minimise_entropy, position_entropy, uncertain
+from zgul.ensemble.weighting import Folded
 from zgul.errors import ZgulError
 from zgul.methods.base import MethodOptions
 from zgul.methods.tagger import Tagger
@@ -315,3 +317,26 @@ def test_the_uncertain_are_those_that_adaptive_em_would_move(tagger, batch) -> N
     config = EMConfig(steps=1, lr=1.0, skip_below=middle)
     moved = minimise_entropy(tagger.model, batch, config).steps.nonzero().squeeze(1)
     assert len(moved) == 2 and torch.equal(uncertain(plain.logits, batch, config), moved)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("graphed", [False, True])
+def test_wide_adapters_move_as_far_when_they_are_folded(batch, turned: bool, graphed: bool, monkeypatch) -> None:
+    """Fusion's scores, which need no gradient, and the mix, which needs one, share the adapters' outputs."""
+    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", {torch.float64: math.inf if turned else 0.0})
+    config, logits = EMConfig(steps=2, lr=20.0), []
+    for folded in (False, True):
+        tagger = small_tagger(double=True, depth=3, size=12)
+        tagger.prepare(["target", "s1"])
+        if folded:
+            tagger.fold()
+            weighting = tagger.model.weighting
+            assert isinstance(weighting, Folded) and weighting.wide
+            assert ("rest" in dict(weighting.named_buffers())) == turned
+        plain = minimise_entropy(tagger.model, batch, replace(config, steps=0)).logits[batch.words]
+        if graphed:
+            logits.append(label_scores_after(tagger.model, batch, config)[batch.words])
+        else:
+            logits.append(minimise_entropy(tagger.model, batch, config).logits[batch.words])
+        assert (logits[-1] - plain).abs().max() > 1e-2, "if nothing moves, this shows little"
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-7)

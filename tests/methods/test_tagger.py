@@ -485,28 +485,40 @@ def test_few_shapes_do_for_many_batches() -> None:
     assert sorted(set(found)) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384]
 
 
-@pytest.mark.parametrize("em", [EMConfig(steps=2, lr=3.0), EMConfig(steps=2, lr=3.0, skip_below=1.2)])
-def test_small_batches_in_shapes_for_graphs_get_the_same_tags(em: EMConfig, monkeypatch) -> None:
-    """The way that a GPU goes, here without graphs."""
-    tagger, sentences = small_tagger(), MADE.sentences("target", 11)
+def test_a_batch_is_never_given_a_shorter_shape() -> None:
+    tagger = small_tagger()
+    tagger.parts.encoder.max_pieces = 29
+    for length, expected in ((9, 16), (24, 24), (25, 29), (29, 29), (32, 32)):  # batches are rounded up to 8, too
+        batch = Batch(*(torch.zeros(5, length, dtype=torch.long) for _ in range(5)), *torch.zeros(2, 5).long())
+        assert tagger._shape(batch) == (6, expected)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_small_batches_in_shapes_for_graphs_get_the_same_tags(few: bool, monkeypatch) -> None:
+    """The way that a GPU goes, here without graphs; ``few``: some sentences are certain enough without EM."""
+    tagger, sentences, em = small_tagger(), MADE.sentences("target", 11), EMConfig(steps=2, lr=3.0)
+    if few:
+        batch = next(iter(tagger.pieces.encode(sentences, languages=tagger.prepare(["target"])).batches(10**6)))
+        entropy = minimise_entropy(tagger.model, batch, EMConfig(steps=0)).entropy[0]
+        em = replace(em, skip_below=float(entropy.sort().values[4:6].mean()))
     expected = tagger.predict(sentences, em=em)
-    shapes: list[torch.Size] = []
+    calls: list[tuple[EMConfig | None, torch.Size]] = []
     scores = tagger._scores
 
     def noted(em: EMConfig | None, **parts: torch.Tensor) -> torch.Tensor:
-        shapes.append(parts["mask"].shape)
+        calls.append((em, parts["mask"].shape))
         return scores(em, **parts)
 
     monkeypatch.setattr(tagger, "_replays", lambda batch, em: True)
     monkeypatch.setattr(tagger, "label_scores", lambda batch: tagger._replayed(batch, None))
     monkeypatch.setattr(tagger, "_scores", noted)
-    tagger._captured = None
     found = tagger.predict(sentences, em=em)
     for one, other in zip(found, expected, strict=True):
         assert one.tags == other.tags
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-5)
-    assert shapes and all(rows == _one_of_few(rows) for rows, _ in shapes)
-    assert all(length % 8 == 0 or length == tagger.parts.encoder.max_pieces for _, length in shapes)
+    rows = {how: sum(shape[0] for em, shape in calls if (em is None) == (how == "first")) for how in ("first", "em")}
+    assert rows["em"] and (0 < rows["em"] < rows["first"] if few else not rows["first"])
+    assert all(shape[0] == _one_of_few(shape[0]) and shape[1] % 8 == 0 for _, shape in calls)
 
 
 @pytest.mark.parametrize("method", ["zgul", "madx-multi", "cpg"])

@@ -4,10 +4,12 @@ import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -293,6 +295,14 @@ def test_entity_spans_and_their_probability() -> None:
     )  # fmt: skip
     assert sentence.entities[0] == Entity("Ada Bo", "PER", 10, 16, pytest.approx(0.6))
     assert [str(entity) for entity in sentence.entities] == ["Ada Bo (PER)", "X (LOC)", "Y (LOC)"]
+
+
+@pytest.mark.parametrize(("device", "window"), [("cpu", tagging.WINDOW), ("cuda", tagging.GPU_WINDOW)])
+def test_a_gpu_is_given_longer_windows(device: str, window: int) -> None:
+    stand_in: Any = SimpleNamespace(device=torch.device(device))
+    tagger = tagging.TextTagger(zgul.languages.find("fo"), {"pos": stand_in}, {}, {})
+    assert tagger.window == window
+    assert max(map(len, tagging.windows(range(200_000), size=lambda _: 1, most=tagger.window))) == window
 
 
 def test_full_windows_hand_memory_back(monkeypatch) -> None:

@@ -81,8 +81,10 @@ class Inner:
     def outputs(self) -> Tensor:
         """u [N, B, T, d], each adapter's own output."""
         batch, length, count, size = self.a.shape
-        flat = self.a.reshape(-1, count, size).transpose(0, 1)
-        return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, self.up.shape[-1])
+        # kept for the mix, which may need a gradient, also where scores that need none ask first
+        with torch.set_grad_enabled(torch.is_grad_enabled() or self.a.requires_grad):
+            flat = self.a.reshape(-1, count, size).transpose(0, 1)
+            return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, self.up.shape[-1])
 
     def dot(self, query: Tensor) -> Tensor:
         """``query·u_n`` for queries [B, T, d]: the query is taken into the bottlenecks. [B, T, N]"""

@@ -255,7 +255,8 @@ def _kind_of_device(device: str) -> str:
 def _existing_store(output: Path) -> Store | None:
     from zgul.experiments.store import FILE, Store
 
-    return Store(output) if (output / FILE).is_file() else None
+    # one that was killed before it had made its tables makes them now
+    return Store(output, create=True) if (output / FILE).is_file() else None
 
 
 # --- the plan

@@ -45,6 +45,8 @@ class Batch:
     def padded(self, rows: int, length: int, pad: int) -> Batch:
         """The same sentences among so many, all of this length; ``pad`` is the piece that stands for none."""
         count, width = self.input_ids.shape
+        if rows < count or length < width:
+            raise ValueError(f"{count} sentences of {width} pieces do not fit into {rows} of {length}")
         down, along = (0, rows - count), (0, length - width)
         if not (down[1] or along[1]):
             return self

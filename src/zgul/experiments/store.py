@@ -132,7 +132,7 @@ class Store(Results):
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
         if not begun:
             self._db.close()
-            raise ZgulError(f"{self.folder} holds no results yet ({FILE} is empty)")
+            raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
 
     def close(self) -> None:
         """All into the one file, unless another process is still reading."""

@@ -39,7 +39,7 @@ from zgul.precision import autocast, check_precision
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
 GIVEN = "given"  # the name of an encoder that came without one
-GRAPHED_TOKENS, GRAPHS = 8192, 32  # the largest batch that is replayed as a graph on a GPU, and how many are kept
+GRAPHED_TOKENS, GRAPHS = 8192, 64  # the largest batch that is replayed as a graph on a GPU, and how many are kept
 LAUNCH_BOUND = 8192 * 384  # numbers in a batch of hidden states: a GPU works on fewer faster than it is told to
 
 
@@ -173,7 +173,10 @@ class Tagger:
         weights: bool = False,
         on_batch: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
-        """Tag sentences, whose ``language`` must be set. ``on_batch`` hears how many chunks were done."""
+        """Tag sentences, whose ``language`` must be set. ``on_batch`` hears how many chunks were done.
+
+        On a GPU not for several threads at once: graphs that are replayed write to one place.
+        """
         strategy = self.method.check_strategy(strategy or self.strategy)
         if em is None and self.method.uses_em(strategy):
             return self._predict_by_settings(sentences, strategy, max_tokens, weights, on_batch)
@@ -304,7 +307,6 @@ class Tagger:
         """Label scores [B, T, C] of a batch without EM.
 
         Small batches on a GPU are bound by the launches of kernels: a shape that comes again is replayed as a graph.
-        Not for several threads at once.
         """
         if batch.input_ids.is_cuda and batch.input_ids.numel() <= GRAPHED_TOKENS:
             return self._replayed(batch, None)
@@ -341,7 +343,8 @@ class Tagger:
     def _shape(self, batch: Batch) -> tuple[int, int]:
         """The shape that a batch is given so that few graphs do for many batches, unless that makes it large."""
         rows, length = batch.input_ids.shape
-        few = _one_of_few(rows), min(8 * _one_of_few(-(-length // 8)), self.parts.encoder.max_pieces)
+        longer = max(length, min(8 * _one_of_few(-(-length // 8)), self.parts.encoder.max_pieces))
+        few = _one_of_few(rows), longer
         return few if few[0] * few[1] * self.parts.encoder.width <= LAUNCH_BOUND else (rows, length)
 
     def _held(self) -> list[Any]:

@@ -2,7 +2,8 @@
 
 A file is resumed at the last window (see ``zgul.tagging.tagger``) that it holds completely. Before anything is
 appended, all words in the file are compared with those of the input, and its first window is tagged again: a file
-of another text, or tagged in another way, is refused. What comes out is the file that an unbroken run gives.
+of another text, or tagged in another way, is refused. What comes out is the file that an unbroken run gives on the
+same kind of device.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def resume(
                 return Written(done, size, _chain(window, windows))
             if done == 0 and render(window, 1) != [text for _, text in held]:
                 raise ZgulError(
-                    f"{path} was tagged in another way (language, task, format, weights, EM, tagger or version): "
-                    "go on with the same settings, or write to another file"
+                    f"{path} was tagged in another way (language, task, format, weights, EM, device, tagger or "
+                    "version): go on with the same settings, or write to another file"
                 )
             done, size = done + len(window), held[-1][0]
         if next(found, None) is not None:
