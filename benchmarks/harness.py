@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -136,6 +137,44 @@ def interleave(
             found[name].append(clock(contestants[name]))
         say("  " + ", ".join(f"{name} {found[name][-1]:.3g} s" for name in names) + f"  (round {number + 1}/{rounds})")
     return {name: Times(seconds) for name, seconds in found.items()}
+
+
+KINDS = {  # of operators and of GPU kernels, by their names
+    "attention": r"fmha|sdpa|attention",
+    "products": r"gemm|nvjet|cutlass::Kernel|mm$|mm_|linear",
+    "weights and mixtures": r"weigh_and_mix",
+    "norms": r"layer_norm",
+    "activations": r"gelu|relu|clamp|softmax",
+}
+
+
+def profile(run: Contestant) -> dict[str, float]:
+    """Seconds of one call by kind of work: of kernels where a GPU does it, of operators elsewhere."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity
+
+    on_gpu = torch.cuda.is_available()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    run()
+    synchronise()
+    with torch.profiler.profile(activities=activities) as seen:
+        run()
+        synchronise()
+    kernels = [event for event in seen.key_averages() if event.device_type == DeviceType.CUDA]
+    times = [(event.key, event.self_device_time_total) for event in kernels]
+    if not kernels:
+        times = [(event.key, event.self_cpu_time_total) for event in seen.key_averages()]
+    found = dict.fromkeys([*KINDS, "the rest"], 0.0)
+    for name, microseconds in times:
+        kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, name)), "the rest")
+        found[kind] += microseconds / 1e6
+    return {kind: seconds for kind, seconds in found.items() if seconds}
+
+
+def told_by_kind(found: Mapping[str, float]) -> str:
+    """A profile in words, the largest first."""
+    total, order = sum(found.values()), sorted(found, key=lambda kind: -found[kind])
+    return ", ".join(f"{kind} {1e3 * found[kind]:.3g} ms ({found[kind] / total:.0%})" for kind in order)
 
 
 class Timed:

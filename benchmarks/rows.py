@@ -30,9 +30,11 @@ from benchmarks.harness import (
     assert_same_tags,
     clock,
     interleave,
+    profile,
     ratios,
     say,
     seconds_of,
+    told_by_kind,
 )
 from benchmarks.peers import adapters_process
 from benchmarks.reference import PlainMLM, Release, StackFuse
@@ -220,6 +222,10 @@ def forward(context: Context, dtype: torch.dtype = torch.float32) -> list[Result
     bare = replace(counting.Shape.of(model), adapters=0, task=0)
     plain.details = {"encoder": fastest, "operations_ratio": flops / counting.forward_flops(bare, lengths)}
     plain.notes.append(f"Counted in operations alone ZGUL is {plain.details['operations_ratio']:.2f}× the encoder.")
+    with torch.no_grad():
+        profiles = {name: profile(contestants[name]) for name in ("zgul", "our loop")}
+    plain.details["profile"] = profiles
+    plain.notes += [f"Profile of {name}: {told_by_kind(found)}." for name, found in profiles.items()]
     if on_gpu:
         replayed = _median(ratios(times, "zgul", "our loop as a graph"))
         plain.notes.append(

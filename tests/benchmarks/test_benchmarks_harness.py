@@ -15,7 +15,9 @@ from benchmarks.harness import (
     clock,
     interleave,
     machine,
+    profile,
     ratios,
+    told_by_kind,
 )
 from benchmarks.setup import CPU, Context, choose, random_bert, random_model
 
@@ -106,3 +108,11 @@ def test_the_machine_is_described_and_its_speed_measured():
 def test_the_floor_is_the_larger_of_operations_and_bytes():
     assert NOWHERE.floor(4e9, 1e9, 8.0).to_json()["times_floor"] == 2.0
     assert NOWHERE.floor(1e9, 4e9, 8.0).to_json()["times_floor"] == 2.0
+
+
+def test_a_profile_says_what_the_time_went_to() -> None:
+    x = torch.randn(64, 512)
+    found = profile(lambda: torch.nn.functional.gelu(torch.nn.functional.layer_norm(x @ x.mT @ x, (512,))) + x)
+    assert {"products", "norms", "activations", "the rest"} <= set(found)
+    told = told_by_kind({"norms": 0.001, "products": 0.003})
+    assert told == "products 3 ms (75%), norms 1 ms (25%)"
