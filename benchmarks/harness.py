@@ -166,7 +166,7 @@ def profile(run: Contestant) -> dict[str, float]:
         times = [(event.key, event.self_cpu_time_total) for event in seen.key_averages()]
     found = dict.fromkeys([*KINDS, "the rest"], 0.0)
     for name, microseconds in times:
-        kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, name)), "the rest")
+        kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, name, re.IGNORECASE)), "the rest")
         found[kind] += microseconds / 1e6
     return {kind: seconds for kind, seconds in found.items() if seconds}
 

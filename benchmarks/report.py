@@ -172,16 +172,24 @@ def chart(stored: Stored, path: Path) -> bool:
     )
     for row, axis in zip(timed, axes[:, 0], strict=True):
         names = list(row["times"])[::-1]
-        medians = [row["times"][name]["median"] for name in names]
+        speeds = row["details"].get("tokens_per_second")
+        speeds = speeds if isinstance(speeds, dict) else None  # each contestant's own: they did not read as much
+        scale = {name: 1e6 / (speeds[name] * row["times"][name]["median"]) if speeds else 1.0 for name in names}
+        low, medians, high = (
+            [row["times"][name][which] * scale[name] for name in names] for which in ("min", "median", "max")
+        )
         error = [
-            [row["times"][name]["median"] - row["times"][name]["min"] for name in names],
-            [row["times"][name]["max"] - row["times"][name]["median"] for name in names],
+            [b - a for a, b in zip(low, medians, strict=True)],
+            [b - a for a, b in zip(medians, high, strict=True)],
         ]
         ours = [name.startswith(("zgul", "adaptive", "N =", "bf16")) for name in names]
         colours = ["#2a6f97" if own else "#b8b8b8" for own in ours]
         axis.barh(names, medians, xerr=error, color=colours, error_kw={"lw": 0.8})
         axis.set_title(
-            f"{row['key']}: {number(row['value'])}{unit(row)} (target {row['target']})", fontsize=8, loc="left"
+            f"{row['key']}: {number(row['value'])}{unit(row)} (target {row['target']})"
+            + (", for a million tokens" if speeds else ""),
+            fontsize=8,
+            loc="left",
         )
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)

@@ -72,6 +72,16 @@ def test_results_are_stored_as_json_table_and_chart(tmp_path):
     assert "<svg" in (tmp_path / "cpu.svg").read_text()
 
 
+@pytest.mark.parametrize("speeds", [{"zgul": 1e6, "release": 1e4}, 1e6])
+def test_contestants_that_did_not_read_as_much_are_drawn_by_speed(tmp_path, speeds):
+    pytest.importorskip("matplotlib")
+    (good, *_) = results()
+    good.details = {"tokens_per_second": speeds}
+    report.store(tmp_path, MACHINE, [good], "cpu")
+    drawn = (tmp_path / "cpu.svg").read_text()
+    assert ("<!-- 100 -->" in drawn) == isinstance(speeds, dict), "a million tokens at 10,000 a second take 100 s"
+
+
 def test_rows_of_another_commit_do_not_stay(tmp_path):
     good, missed, _ = results()
     report.store(tmp_path, MACHINE, [good], "cpu")
