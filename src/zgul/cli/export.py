@@ -40,14 +40,14 @@ def export(
         raise ZgulError("an ONNX file has one task: --task pos or --task ner")
     console = Console(stderr=True, highlight=False)
     with console.status("Exporting…"):
-        text_tagger = load(lang, task, model=model, adaptive=False)
+        text_tagger = load(lang, task, model=model)
         ((name, tagger),) = text_tagger.taggers.items()
         from zgul.tagging.onnx import export_onnx
 
         export_onnx(
             tagger, onnx, language=text_tagger.language.code, strategy=strategy, name=text_tagger.served[name].name
         )
-    em = text_tagger.inference[name].em
+    em = tagger.em_for(text_tagger.language.code)  # its own steps, not adaptive EM's
     if strategy is None and em is not None and em.steps:
         warnings.warn(
             f"this tagger was tuned with {em.steps} steps of entropy minimisation for {text_tagger.language.name}; "
