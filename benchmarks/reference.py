@@ -24,6 +24,7 @@ from zgul.corpora.encode import IGNORED, Batch
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.encoder import Encoder
 from zgul.methods.tagger import Tagger, valid_iob2
+from zgul.products import plain
 
 PADDED = 128  # pieces, specials included
 
@@ -84,6 +85,7 @@ class Release(nn.Module):
         self.to(tagger.device).eval()
         self.count = len(adapters)
 
+    @plain()
     def forward(self, batch: Batch, weights: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
         """Label scores [B, T, C], and in each layer the scores [B, T, 2, N]: the model's own unless weights are given.
 
@@ -157,6 +159,7 @@ class StackFuse(nn.Module):
             layers.append(layer)
         self.layers = nn.ModuleList(layers).requires_grad_(False)
 
+    @plain()
     def forward(self, batch: Batch) -> Tensor:
         hidden = self.encoder.embed(batch.input_ids)
         mask = batch.mask[:, None, None, :]
@@ -180,6 +183,7 @@ class PlainMLM(nn.Module):
         self.encoder, self.head = encoder, head
         self.layers = nn.ModuleList(_copied(layer, encoder.width) for layer in adapter.layers)
 
+    @plain()
     def forward(self, shown: Tensor, truth: Tensor) -> Tensor:
         """Mean loss of the masked places: shown [B, T]; truth [B, T], IGNORED where nothing was masked."""
         hidden = self.encoder.embed(shown)

@@ -62,7 +62,7 @@ def table(stored: Stored) -> str:
         spread = f"{number(row['low'])} to {number(row['high'])}" if row["low"] != row["high"] else ""
         floor = f"{row['floor']['times_floor']:.1f}×" if row["floor"] else ""
         cells = [row["measure"], row["against"], row["target"], f"**{number(row['value'])}{unit(row)}**", spread]
-        cells += ["yes" if row["met"] else "**no**", floor]
+        cells += [{True: "yes", False: "**no**", None: ""}[row["met"]], floor]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

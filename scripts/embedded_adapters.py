@@ -179,7 +179,7 @@ class UniformLM(MaskedLM):
         hidden = self.encoder.embed(ids)
         for index in range(self.encoder.depth):
             x, f = self.encoder.layer(index, hidden, None)
-            u = self.bank(index, self.encoder.norm(index, f + x)).outputs.mean(dim=0)
+            u = torch.stack(self.bank(index, self.encoder.norm(index, f + x)).outputs).mean(dim=0)
             hidden = self.encoder.norm(index, f + u + x)
         return hidden
 

@@ -63,7 +63,7 @@ def assert_is(bank: Bank, expected: list[LanguageAdapter]) -> None:
     assert bank.languages == [adapter.language for adapter in expected]
     h = hidden()
     for i in range(DEPTH):
-        u = bank(i, h).outputs
+        u = torch.stack(bank(i, h).outputs)
         assert u.shape == (len(expected), *h.shape)
         for n, adapter in enumerate(expected):
             layer = adapter.layers[i]
@@ -125,22 +125,22 @@ def test_extract_gives_the_weights_as_trained_and_a_copy() -> None:
     bank = Bank(members, width=WIDTH, depth=DEPTH).requires_grad_(True)
     optimiser = torch.optim.SGD(bank.parameters(), lr=0.1)
     h = hidden()
-    sum(bank(i, bank.invert(h, None)).outputs.square().mean() for i in range(DEPTH)).backward()  # type: ignore[union-attr]
+    sum(torch.stack(bank(i, bank.invert(h, None)).outputs).square().mean() for i in range(DEPTH)).backward()  # type: ignore[union-attr]
     optimiser.step()
     trained = [bank.extract(language) for language in bank.languages]
     assert_is(bank, trained)
     assert not torch.equal(trained[1].layers[0].down.weight, narrow.layers[0].down.weight)
     assert not torch.equal(trained[0].invertible.f_up.weight, members[0].invertible.f_up.weight)
-    before = bank(0, h).outputs
+    before = torch.stack(bank(0, h).outputs)
     with torch.no_grad():
         trained[0].layers[0].up.weight.zero_()
-    assert torch.equal(bank(0, h).outputs, before)
+    assert torch.equal(torch.stack(bank(0, h).outputs), before)
 
 
 def test_padding_of_narrow_adapters_stays_zero_in_training() -> None:
     bank = Bank([random_adapter("en", 6), random_adapter("am", 2, "gelu")], width=WIDTH, depth=DEPTH)
     bank.requires_grad_(True)
-    bank(0, hidden()).outputs.square().sum().backward()
+    torch.stack(bank(0, hidden()).outputs).square().sum().backward()
     assert bank.down.grad is not None and bank.up.grad is not None
     assert not bank.down.grad[0, 1, 2:].any() and not bank.up.grad[0, 1, 2:].any()
     assert bank.down.grad[0, 1, :2].any() and bank.up.grad[0, 1, :2].any()
@@ -162,7 +162,7 @@ def test_a_bank_keeps_its_precision_when_it_grows() -> None:
     bank = Bank([random_adapter("en", invertible=True)], width=WIDTH, depth=DEPTH).double()
     bank.add(random_adapter("de", 3, invertible=True))
     assert {parameter.dtype for parameter in bank.parameters()} == {torch.float64}
-    assert bank(0, hidden().double()).outputs.dtype == torch.float64
+    assert bank(0, hidden().double()).outputs[0].dtype == torch.float64
 
 
 @settings(max_examples=25, deadline=None)
@@ -205,7 +205,7 @@ def test_a_new_adapter_changes_nothing() -> None:
     assert (new.size, new.width, new.activation) == (2, WIDTH, "gelu_new")
     bank = Bank([new], width=WIDTH, depth=DEPTH)
     x = hidden()
-    assert not bank(1, x).outputs.any()
+    assert not torch.stack(bank(1, x).outputs).any()
     assert torch.equal(bank.invert(x, None), x)
 
 

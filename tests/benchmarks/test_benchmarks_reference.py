@@ -17,6 +17,7 @@ from zgul.adapters.mlm import MaskedLM, MLMHead, mask_pieces
 from zgul.corpora.encode import IGNORED
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.products import plain
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 CPU = torch.device("cpu")
@@ -116,7 +117,7 @@ def test_the_plain_masked_lm_has_the_same_loss():
 def test_operations_of_the_encoder_are_those_that_torch_counts():
     encoder = Encoder(random_bert(**SHAPE)).eval()
     batch = random_batch(3, 8, CPU)
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # others are not counted on a CPU
+    with sdpa_kernel(SDPBackend.MATH), plain(), FlopCounterMode(display=False) as counter:  # others are not counted
         encoder(batch.input_ids, batch.mask)
     shape = counting.Shape(width=32, depth=2, inner=48, labels=0)
     assert counting.forward_flops(shape, [8, 8, 8]) == counter.get_total_flops()
@@ -125,7 +126,7 @@ def test_operations_of_the_encoder_are_those_that_torch_counts():
 @torch.no_grad()
 def test_our_forward_does_at_least_the_operations_of_its_floor():
     model = random_model(SHAPE, 4).tagger.model
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with sdpa_kernel(SDPBackend.MATH), plain(), FlopCounterMode(display=False) as counter:
         model(random_batch(3, 8, CPU))
     floor = counting.forward_flops(counting.Shape.of(model), [8, 8, 8])
     bare = counting.forward_flops(counting.Shape(width=32, depth=2, inner=48, labels=0), [8, 8, 8])

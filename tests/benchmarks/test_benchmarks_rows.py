@@ -28,10 +28,11 @@ def context(monkeypatch):
 
 
 def test_the_rows_on_one_forward_pass(context):
-    peer, plain, count = rows.run(context, ["forward", "count"])
+    peer, plain, own, count = rows.run(context, ["forward", "count"])
     assert "written by us" in peer.against and "is not here" in peer.notes[0]  # says what it is, and why
     assert peer.value > 0 and plain.value > 0 and "apart" in peer.compared and "apart" in plain.compared
-    assert {"zgul", "Stack(Fuse), ours", "transformers", "our loop"} <= set(peer.times)
+    assert {"zgul", "Stack(Fuse), ours", "transformers", "our loop", rows.OWN} <= set(peer.times)
+    assert own.met is None and own.value > 0  # the same products on both sides: told, without a target
     assert all(len(times.seconds) == 2 for times in count.times.values())
     assert count.details["operations_per_adapter"] > 0
 
@@ -47,8 +48,8 @@ def test_bf16_is_measured_where_the_cpu_has_it(context, monkeypatch):
     assert rows.run(context, ["forward-bf16"])[0].reason == "not measured: this CPU does not multiply in bf16"
     monkeypatch.setattr(rows, "multiplies_bf16", lambda: True)
     machine = replace(MACHINE, flops=MACHINE.flops | {"bfloat16": 2e9})
-    peer, plain = rows.run(replace(context, machine=machine), ["forward-bf16"])
-    assert "from the result in fp32 ours is" in peer.compared and plain.value > 0
+    peer, plain, own = rows.run(replace(context, machine=machine), ["forward-bf16"])
+    assert "from the result in fp32 ours is" in peer.compared and plain.value > 0 and own.value > 0
 
 
 def results() -> list[Result]:
@@ -57,7 +58,8 @@ def results() -> list[Result]:
     good.floor = Floor(1e9, 1e6, 0.05, 0.15)
     good.judge([20.0, 20.5], lambda value: value >= 12)
     missed = Result("memory", "memory", "autograd", "< 40%", unit="%").judge([59.0], lambda value: value < 40)
-    return [good, missed, Result("mlm", "MLM", "a loop", "", reason="not measured: needs a GPU")]
+    told = Result("own", "forward", "itself", "none").judge([1.6], lambda value: None)
+    return [good, missed, told, Result("mlm", "MLM", "a loop", "", reason="not measured: needs a GPU")]
 
 
 def test_results_are_stored_as_json_table_and_chart(tmp_path):
@@ -67,6 +69,7 @@ def test_results_are_stored_as_json_table_and_chart(tmp_path):
     table = (tmp_path / "cpu.md").read_text()
     assert "| EM | the release | ≥ 12× | **20.2×** | 20 to 20.5 | yes | 3.0× |" in table
     assert "| memory | autograd | < 40% | **59%** |  | **no** |  |" in table
+    assert "| forward | itself | none | **1.6×** |  |  |  |" in table
     assert "| MLM | a loop |  | not measured: needs a GPU | | | |" in table
     pytest.importorskip("matplotlib")
     assert "<svg" in (tmp_path / "cpu.svg").read_text()

@@ -14,7 +14,7 @@ def test_the_weights_are_those_of_the_formula_with_its_key_bias() -> None:
     h = torch.randn(2, 3, 6, dtype=torch.float64)
     a, up, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((2, 3, 4, 5), (4, 5, 6), (4, 6)))
     inner = Inner(a, up, bias)
-    u = inner.outputs
+    u = torch.stack(inner.outputs)
     literal = torch.empty(2, 3, 4, dtype=torch.float64)
     for b in range(2):
         for t in range(3):

@@ -6,12 +6,13 @@ import os
 import pytest
 import torch
 
+from zgul import devices
 from zgul.adapters.bank import Inner
 from zgul.ensemble import kernels
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
-    not kernels.AVAILABLE or not (torch.cuda.is_available() or INTERPRETED),
+    not devices.TRITON or not (torch.cuda.is_available() or INTERPRETED),
     reason="needs Triton (it comes with torch for CUDA) and a GPU, or TRITON_INTERPRET=1",
 )
 

@@ -63,7 +63,7 @@ def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine
 @pytest.mark.parametrize("views", VIEWS)
 def test_zgul_mixes_as_the_paper_writes_it(tensors, views, combine: str, training: bool) -> None:
     _, inner, _ = tensors
-    u = inner.outputs
+    u = torch.stack(inner.outputs)
     weighting = zgul(views, combine=combine).requires_grad_(training)
     weights = torch.randn(B, T, len(views), N, dtype=torch.float64).softmax(dim=-1)
     for layer in range(DEPTH):
@@ -120,7 +120,7 @@ def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(tensors) -> None:
     _, inner, _ = tensors
     weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1).double()
     weights = torch.randn(B, T, 2, N, dtype=torch.float64).softmax(dim=-1)
-    expected = torch.einsum("nbtd,btn->btd", inner.outputs, weights.mean(dim=2))
+    expected = torch.einsum("nbtd,btn->btd", torch.stack(inner.outputs), weights.mean(dim=2))
     torch.testing.assert_close(weighting.mix(0, inner, weights), expected)
 
 
@@ -129,7 +129,7 @@ def test_one_hot_is_exactly_one_adapter(tensors) -> None:
     choice = [2, 0, 1, 1, 2]
     weighting = OneHot(choice)
     weights = weighting.scores(0, h, inner, weighting.by_language(languages, N)).softmax(dim=-1)
-    mixed, u = weighting.mix(0, inner, weights), inner.outputs
+    mixed, u = weighting.mix(0, inner, weights), torch.stack(inner.outputs)
     for b in range(B):
         for t in range(T):
             chosen = choice[int(languages[b, t])]
@@ -141,7 +141,9 @@ def test_uniform_is_the_mean(tensors) -> None:
     h, inner, languages = tensors
     weights = Uniform().scores(0, h, inner, Uniform().by_language(languages, N)).softmax(dim=-1)
     assert weights.shape == (B, T, 1, N)
-    torch.testing.assert_close(Uniform().mix(0, inner, weights), inner.outputs.mean(dim=0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(
+        Uniform().mix(0, inner, weights), torch.stack(inner.outputs).mean(dim=0), rtol=0, atol=1e-14
+    )
 
 
 def test_rounded_numbers_are_turned_only_where_errors_stay_small() -> None:

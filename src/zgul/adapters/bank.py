@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.errors import ZgulError
+from zgul.products import by_columns, linear, plus_product, products
 
 
 @dataclass
@@ -78,17 +79,17 @@ class Inner:
         return len(self.up)
 
     @cached_property
-    def outputs(self) -> Tensor:
-        """u [N, B, T, d], each adapter's own output."""
+    def outputs(self) -> tuple[Tensor, ...]:
+        """u, N times [B, T, d]: each adapter's own output."""
         batch, length, count, size = self.a.shape
         # kept for the mix, which may need a gradient, also where scores that need none ask first
         with torch.set_grad_enabled(torch.is_grad_enabled() or self.a.requires_grad):
-            flat = self.a.reshape(-1, count, size).transpose(0, 1)
-            return torch.baddbmm(self.bias[:, None], flat, self.up).view(count, batch, length, self.up.shape[-1])
+            found = products(self.a.reshape(-1, count, size), self.up, self.bias)
+            return tuple(u.view(batch, length, self.up.shape[-1]) for u in found)
 
     def dot(self, query: Tensor) -> Tensor:
         """``query·u_n`` for queries [B, T, d]: the query is taken into the bottlenecks. [B, T, N]"""
-        inside = F.linear(query, self.up.flatten(0, 1)).view(self.a.shape)  # [B, T, N, r]
+        inside = linear(query, self.up.flatten(0, 1)).view(self.a.shape)  # [B, T, N, r]
         return (inside * self.a).sum(dim=-1) + F.linear(query, self.bias)
 
     def mix(self, weights: Tensor, project: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
@@ -105,14 +106,9 @@ class Inner:
             mixed = plus_product(weights @ bias[0], scaled.reshape(batch, length, views, -1), up[0])  # [B, T, K, d]
             if project is None:
                 return mixed.squeeze(2)
-            return F.linear(mixed.flatten(2), project.transpose(0, 1).flatten(1), shift)
+            return linear(mixed.flatten(2), project.transpose(0, 1).flatten(1), shift)
         out, out_bias = (up @ project.mT).flatten(0, 1), (bias @ project.mT).flatten(0, 1)  # [K N r, d'], [K N, d']
         return plus_product(F.linear(weights.flatten(2), out_bias.t(), shift), scaled.flatten(2), out)
-
-
-def plus_product(base: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
-    """``base + x @ matrix`` in one go: [..., d], [..., r] and [r, d] to [..., d]."""
-    return torch.addmm(base.flatten(0, -2), x.flatten(0, -2), matrix).view(base.shape)
 
 
 class Bank(nn.Module):
@@ -172,9 +168,14 @@ class Bank(nn.Module):
             inputs = torch.stack([standard if adapter.standardise else flat for adapter in self.adapters])
             inner = torch.baddbmm(self.down_bias[layer][:, None], inputs, self.down[layer].mT).transpose(0, 1)
         else:
-            inner = F.linear(h, down, bias)  # one product for all down-projections
+            inner = linear(h, down, bias)  # one product for all down-projections
         inner = inner.reshape(batch, length, count, size)
         return Inner(self._activate(inner, self.adapters, dim=2), self.up[layer], self.up_bias[layer])
+
+    def arrange(self) -> None:
+        """Give the down-projections the order that their product wants, where they are now; their numbers stay."""
+        flat = by_columns(self.down.data.flatten(1, 2))  # [L, N r, d]
+        self.down.data = flat.view(self.down.shape)
 
     def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
         """Hidden states in N groups [N, M, d], each through its own adapter (or through adapter ``order[n]``)."""

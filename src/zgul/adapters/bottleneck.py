@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zgul.products import by_columns, through
+
 
 def _gelu_new(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
@@ -40,8 +42,13 @@ class Bottleneck(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:  # [..., d] -> [..., d]
         h = F.layer_norm(h, h.shape[-1:]) if self.standardise else h
-        out: Tensor = self.up(ACTIVATIONS[self.activation](self.down(h)))
+        out: Tensor = through(self.up, ACTIVATIONS[self.activation](through(self.down, h)))
         return out
+
+    def arrange(self) -> None:
+        """Give both matrices the order that their products want, where they are now; their numbers stay."""
+        for linear in (self.down, self.up):
+            linear.weight.data = by_columns(linear.weight.data)
 
 
 class Invertible(nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zgul.encoders.packing import Packing
+from zgul.products import by_columns, through
 
 SHORT = 64  # pieces; see `attend`
 
@@ -72,7 +73,7 @@ class Encoder(nn.Module):
         layer = self.model.encoder.layer[index]
         attention, end = layer.attention.self, layer.attention.output
         parts = [self.joined[index]] if self.joined else [attention.query, attention.key, attention.value]
-        projected = [project(hidden) for project in parts]  # [B, T, 3d], or three times [B, T, d]
+        projected = [through(project, hidden) for project in parts]  # [B, T, 3d], or three times [B, T, d]
         if packing is not None:
             projected = [packing.unpack(states) for states in projected]
         batch, length = projected[0].shape[:2]
@@ -90,8 +91,9 @@ class Encoder(nn.Module):
             context = packing.pack(context)
             if index == self.depth - 1:
                 context, hidden = packing.select(context), packing.select(hidden)
-        x = _norm(end.LayerNorm, end.dropout(end.dense(context)) + hidden)
-        f: Tensor = layer.output.dropout(layer.output.dense(layer.intermediate(x)))
+        x = _norm(end.LayerNorm, end.dropout(through(end.dense, context)) + hidden)
+        inner = layer.intermediate.intermediate_act_fn(through(layer.intermediate.dense, x))
+        f: Tensor = layer.output.dropout(through(layer.output.dense, inner))
         return x, f
 
     def norm(self, index: int, y: Tensor) -> Tensor:
@@ -128,9 +130,9 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def join(self) -> None:
-        """Make query, key and value one product a layer, for inference.
+        """Make query, key and value one product a layer, for inference, and give every matrix the order it wants.
 
-        The model's own matrices become parts of it, until it is copied or moved; then join again.
+        The model's own matrices become parts of the joined one, until it is copied or moved; then join again.
         """
         self.joined = nn.ModuleList()
         for layer in self.model.encoder.layer:
@@ -138,10 +140,13 @@ class Encoder(nn.Module):
             joined = nn.Linear(self.width, 3 * self.width, device="meta")
             for name in ("weight", "bias"):
                 whole = torch.cat([getattr(part, name) for part in parts])
+                whole = by_columns(whole) if whole.dim() == 2 else whole
                 setattr(joined, name, nn.Parameter(whole, requires_grad=False))
                 for part, share in zip(parts, whole.chunk(3), strict=True):
                     getattr(part, name).data = share
             self.joined.append(joined)
+            for part in (layer.attention.output, layer.intermediate, layer.output):
+                part.dense.weight.data = by_columns(part.dense.weight.data)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:

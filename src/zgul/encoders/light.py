@@ -101,9 +101,7 @@ class _Intermediate(nn.Module):
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
         self.dense = Linear(width, size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.gelu(self.dense(x))
+        self.intermediate_act_fn = nn.functional.gelu
 
 
 def _layer(config: Any) -> nn.Module:

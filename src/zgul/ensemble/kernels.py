@@ -6,19 +6,14 @@ Triton, which comes with torch for CUDA; without it nothing here is used.
 
 from __future__ import annotations
 
-import warnings
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
+from zgul import products
 from zgul.adapters.bank import Inner
-from zgul.devices import out_of_memory
-from zgul.errors import ZgulWarning
+from zgul.devices import TRITON, by_triton
 
-AVAILABLE = find_spec("triton") is not None
-
-if AVAILABLE:
+if TRITON:
     import triton
     import triton.language as tl
 
@@ -67,25 +62,14 @@ def weigh_and_mix(query: Tensor, inner: Inner, told: Tensor, shift: Tensor) -> t
 
     ``α_F = softmax(query·u_n)`` for queries [B, T, d], ``α_L = softmax(told)`` for scores [B, T, N]; shift [d].
     """
-    global AVAILABLE
-    if not AVAILABLE:
-        return None
-    try:
-        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
-            return _launch(query, inner, told, shift)
-    except Exception as error:  # Triton needs a C compiler and a GPU that it knows, and has many ways to say so
-        if out_of_memory(error):
-            raise
-        AVAILABLE = False
-        told_why = str(error).strip().splitlines() or [type(error).__name__]
-        warnings.warn(f"Triton does not work here ({told_why[0]}): going on without it", ZgulWarning, stacklevel=2)
-        return None
+    with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+        return by_triton(lambda: _launch(query, inner, told, shift))
 
 
 def _launch(query: Tensor, inner: Inner, told: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
     batch, length, count, size = inner.a.shape
     width = query.shape[-1]
-    outputs = torch.bmm(inner.a.reshape(-1, count, size).transpose(0, 1), inner.up)  # [N, B T, d], without b_n
+    outputs = products.stacked(inner.a.reshape(-1, count, size), inner.up)  # [N, B T, d], without b_n
     query, told = query.contiguous(), told.reshape(-1, count)
     first, second = torch.empty_like(query), torch.empty_like(query)
     _weigh_and_mix[(batch * length,)](

@@ -15,9 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zgul.adapters.bank import Bank, Inner, plus_product
+from zgul.adapters.bank import Bank, Inner
 from zgul.ensemble.fusion import Fusion
 from zgul.ensemble.lang2vec import Lang2Vec, LanguageVectors, lookup
+from zgul.products import linear, plus_product
 
 # condition of a matrix up to which its inverse is used, by the precision of the work: so much may an error grow
 SAFE = {torch.float64: 100.0, torch.float32: 100.0, torch.bfloat16: 8.0, torch.float16: 8.0}
@@ -178,7 +179,8 @@ class Folded(Weighting):
         self.condition = float(torch.linalg.cond(first).max())
         if not self.condition < max(SAFE.values()):
             return {}
-        back = torch.linalg.inv(first)
+        # one at a time: after torch.set_num_threads, torch 2.13 with MKL never comes back from a stack of large ones
+        back = torch.stack([torch.linalg.inv(layer) for layer in first])
         made = {"up": _exact(bank.up) @ first.mT[:, None], "up_bias": _exact(bank.up_bias) @ first.mT}
         if "fusion" in self.views:
             made["query"] = _exact(self.score) @ back
@@ -190,7 +192,7 @@ class Folded(Weighting):
         made = {}
         if "fusion" in self.views:
             out = torch.cat([up, bias], dim=1)  # [L, N r + N, d]
-            made["into"] = out @ self.score.mT
+            made["into"] = (self.score @ out.mT).mT  # in memory column by column, as `linear` wants it on a CPU
             made["into_bias"] = (out @ self.score_bias[..., None]).squeeze(-1)
         parts = self.project.chunk(len(self.views), dim=2)  # K times [L, d, d]
         made["leave"] = torch.cat([up @ part.mT for part in parts], dim=1)
@@ -210,9 +212,10 @@ class Folded(Weighting):
     def scores(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor:
         local = []
         if "fusion" in self.views and self.wide:
-            local.append((self._query(layer, h, inner) * inner.outputs).sum(dim=-1).movedim(0, -1))
+            query = self._query(layer, h, inner)
+            local.append(torch.stack([(query * u).sum(dim=-1) for u in inner.outputs], dim=-1))
         elif "fusion" in self.views:
-            both = nn.functional.linear(h, self.into[layer], self.into_bias[layer])
+            both = linear(h, self.into[layer], self.into_bias[layer])
             inside, outside = both[..., : -len(inner)], both[..., -len(inner) :]
             local.append((inside.reshape(inner.a.shape) * inner.a).sum(dim=-1) + outside)
         return _views(local, told[:, :, layer] if "lang2vec" in self.views else None)
@@ -223,9 +226,9 @@ class Folded(Weighting):
             if self.turns(inner):
                 mixed[0] = mixed[0] + self.mix_bias[layer]
                 return mixed[0] if len(mixed) == 1 else plus_product(mixed[0], mixed[1], self.rest[layer].mT)
-            return nn.functional.linear(torch.cat(mixed, dim=-1), self.project[layer], self.mix_bias[layer])
+            return linear(torch.cat(mixed, dim=-1), self.project[layer], self.mix_bias[layer])
         scaled = (weights[..., None] * inner.a[:, :, None]).flatten(2)  # [B, T, K N r]
-        bias = nn.functional.linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
+        bias = linear(weights.flatten(2), self.leave_bias[layer], self.mix_bias[layer])
         return plus_product(bias, scaled, self.leave[layer])
 
     def at_once(self, layer: int, h: Tensor, inner: Inner, told: Tensor) -> Tensor | None:
@@ -241,8 +244,8 @@ class Folded(Weighting):
     def _query(self, layer: int, h: Tensor, inner: Inner) -> Tensor:
         """h to what is multiplied with the adapters' outputs for fusion's scores, [B, T, d]."""
         if self.turns(inner):
-            return nn.functional.linear(h, self.query[layer].mT, self.query_bias[layer])
-        return nn.functional.linear(h, self.score[layer].mT, self.score_bias[layer])
+            return linear(h, self.query[layer].mT, self.query_bias[layer])
+        return linear(h, self.score[layer].mT, self.score_bias[layer])
 
 
 def _exact(matrix: Tensor) -> Tensor:
@@ -265,8 +268,8 @@ def _views(local: list[Tensor], told: Tensor | None) -> Tensor:
     return torch.stack(local, dim=2)
 
 
-def _weighted_sum(u: Tensor, weights: Tensor) -> Tensor:
-    """``Σ_n w_n u_n``: u [N, B, T, d] and weights [B, T, N] to [B, T, d]."""
+def _weighted_sum(u: tuple[Tensor, ...], weights: Tensor) -> Tensor:
+    """``Σ_n w_n u_n``: N times u [B, T, d] and weights [B, T, N] to [B, T, d]."""
     total = u[0] * weights[..., :1]
     for n in range(1, len(u)):
         total = torch.addcmul(total, u[n], weights[..., n : n + 1])

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from zgul import __version__
 from zgul.adapters.bank import LanguageAdapter
+from zgul.adapters.bottleneck import Bottleneck
 from zgul.adapters.storage import checksum, load_adapters, save_adapters
 from zgul.corpora.encode import Batch, EncodedCorpus, PieceEncoder
 from zgul.corpora.sentence import Sentence
@@ -139,7 +140,7 @@ class Tagger:
     def to(self, device: torch.device | str) -> Tagger:
         self.model.to(find_device(device))
         if self.parts.encoder.joined:
-            self.parts.encoder.join()
+            self._arrange()
         self._fitting = self._captured = None
         return self
 
@@ -363,15 +364,24 @@ class Tagger:
         """Multiply out what can be for inference: the same tags with fewer products. Ends training."""
         self._captured = None
         self.parts.encoder.merge_low_rank()
-        self.parts.encoder.join()
         weighting = self.model.weighting
         if isinstance(weighting, ZGUL) and weighting.foldable:
             weighting = self.model.weighting = Folded(weighting)
         if isinstance(weighting, Folded):
             assert self.model.bank is not None
             weighting.multiply(self.model.bank)
+        self._arrange()
         self.model.requires_grad_(False).eval()
         return self
+
+    def _arrange(self) -> None:
+        """Give the matrices the order in memory that is best where they are."""
+        self.parts.encoder.join()
+        if self.model.bank is not None:
+            self.model.bank.arrange()
+        for task in self.model.task:
+            assert isinstance(task, Bottleneck)
+            task.arrange()
 
     # --- saving and loading
 
