@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -10,8 +11,24 @@ from torch import Tensor
 
 WARM_UP = 2  # plain calls of a shape before it is captured; libraries allocate their workspaces in them
 
-
 Key = tuple[Any, ...]
+_recorded = False
+
+
+def recorded() -> bool:
+    """Whether what is called now is recorded, or tried for that: then it costs nothing to launch many kernels."""
+    return _recorded
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Everything inside is recorded."""
+    global _recorded
+    before, _recorded = _recorded, True
+    try:
+        yield
+    finally:
+        _recorded = before
 
 
 class GraphedStep:
@@ -41,7 +58,8 @@ class GraphedStep:
                 return self.step(*how, **tensors)
             self._seen[key] = self._seen.get(key, 0) + 1
             if self._seen[key] <= WARM_UP:
-                return self._warm_up(how, tensors)
+                with recording() if self._seen[key] == WARM_UP else nullcontext():  # the last is as what is captured
+                    return self._warm_up(how, tensors)
             self._capture(key, how, tensors)
         graph, static, result = self._graphs[key]
         for name, tensor in tensors.items():
@@ -63,6 +81,6 @@ class GraphedStep:
         graph = torch.cuda.CUDAGraph()
         pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=pool):
+        with recording(), torch.cuda.graph(graph, pool=pool):
             result = self.step(*how, **static)
         self._graphs[key] = (graph, static, result)

@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from zgul import devices
+from zgul import devices, graphs
 
 # x [..., k], matrix [n, k] and, perhaps, bias [n] to x matrixᵀ + bias [..., n]
 Way = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
-FEW, THIN = (
-    512,
-    64,
-)  # rows, and sides of a matrix, on a GPU: with fewer, cutting into parts takes as long as the product
+# multiply-adds from which on cutting into parts pays on a GPU: in a graph, and where its kernels must be launched
+LARGE_IN_GRAPH, LARGE = 1 << 27, 1 << 33
+THIN = 64  # rows and sides of a matrix that are not worth it, whatever else is large
 
 _plainly = False
 
@@ -139,9 +138,11 @@ def _tf32(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
 
 def _is_large(x: Tensor, matrix: Tensor) -> bool:
     """Whether this is much work for a GPU, and it has TF32 and is not told to use it for everything."""
+    n, k = matrix.shape[-2:]
+    rows = x.numel() // x.shape[-1]
     return (
-        x.numel() >= FEW * x.shape[-1]
-        and min(matrix.shape[-2:]) >= THIN
+        rows * n * k >= (LARGE_IN_GRAPH if graphs.recorded() else LARGE)
+        and min(rows, n, k) >= THIN
         and devices.TRITON
         and torch.version.hip is None
         and torch.cuda.get_device_capability(x.device) >= (8, 0)

@@ -86,7 +86,7 @@ def test_contestants_that_did_not_read_as_much_are_drawn_by_speed(tmp_path, spee
 
 
 def test_rows_of_another_commit_do_not_stay(tmp_path):
-    good, missed, _ = results()
+    good, missed, *_ = results()
     report.store(tmp_path, MACHINE, [good], "cpu")
     again = replace(MACHINE, about=MACHINE.about | {"command": "python -m benchmarks --rows memory"})
     path = report.store(tmp_path, again, [missed], "cpu")
