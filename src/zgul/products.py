@@ -91,6 +91,11 @@ def stacked(x: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.baddbmm(bias[:, None], x.transpose(0, 1), matrices)
 
 
+def compiled(device: torch.device) -> bool:
+    """Whether products there are compiled anew for every number of rows."""
+    return device.type == "cpu" and _prefers_onednn()
+
+
 def by_columns(matrix: Tensor) -> Tensor:
     """The same matrices [..., n, k] in the order in which `linear` reads them best: on a CPU column by column."""
     return matrix.mT.contiguous().mT if matrix.device.type == "cpu" else matrix.contiguous()

@@ -340,3 +340,25 @@ def test_wide_adapters_move_as_far_when_they_are_folded(batch, turned: bool, gra
             logits.append(minimise_entropy(tagger.model, batch, config).logits[batch.words])
         assert (logits[-1] - plain).abs().max() > 1e-2, "if nothing moves, this shows little"
     torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        EMConfig(steps=3, lr=2.0),
+        EMConfig(steps=3, lr=2.0, tied=True),
+        EMConfig(steps=3, lr=2.0, layers=1, skip_below=1.5, patience=1),
+        EMConfig(steps=3, lr=2.0, positions="all"),
+        EMConfig(steps=3, lr=2.0, recompute=True),
+    ],
+    ids=lambda config: ",".join(f"{key}={value}" for key, value in vars(config).items() if value)[:60],
+)
+def test_rows_that_only_round_up_change_nothing(monkeypatch, tagger, batch, config) -> None:
+    """A CPU's products are compiled for each number of rows, so batches are given one of few."""
+    found = []
+    for rounded in (False, True):
+        monkeypatch.setattr("zgul.products.compiled", lambda device, rounded=rounded: rounded)
+        found.append(minimise_entropy(tagger.model, batch, config, weights=True))
+    for name in ("logits", "before", "after", "steps"):
+        plain, padded = (getattr(result, name) for result in found)
+        torch.testing.assert_close(padded, plain, rtol=0, atol=1e-12)

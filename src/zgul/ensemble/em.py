@@ -284,7 +284,7 @@ class _Run:
         if len(done) and len(left):
             batch = Batch(**{name: value[left] for name, value in vars(self.batch).items()})
             below, at_end = (self.leaves.tokens(layer, ~finished) for layer in (self.leaves.last - 1, self.leaves.last))
-            self._left = _Left(left, below, at_end, batch, _packing(batch, self.config))
+            self._left = _Left(left, below, at_end, batch, _packing(batch, self.config, rounded=False))
         return len(left)
 
     def finish(self, step: int, done: Tensor | None = None) -> None:
@@ -333,12 +333,12 @@ def _sentence_entropy(per_position: Tensor, batch: Batch, positions: str) -> Ten
     return (per_position * words).sum(dim=-1) / words.sum(dim=-1).clamp(min=1)
 
 
-def _packing(batch: Batch, config: EMConfig) -> Packing:
+def _packing(batch: Batch, config: EMConfig, rounded: bool | None = None) -> Packing:
     if config.positions == "all":  # a longer sentence counts whole, but not the padding that others give it
         counted = batch.mask.sum(dim=1, keepdim=True).clamp(min=PADDED)  # [B, 1]
         everywhere = torch.arange(batch.mask.shape[1], device=batch.mask.device) < counted  # [B, T]
-        return Packing(everywhere, everywhere)
-    return Packing(batch.mask, batch.words)
+        return Packing(everywhere, everywhere, rounded=rounded)
+    return Packing(batch.mask, batch.words, rounded=rounded)
 
 
 class _Leaves:
@@ -372,7 +372,7 @@ class _Leaves:
             return base if self.config.start == "probabilities" else base.softmax(dim=-1)
         move = self.moves[layer]
         if self.config.tied and layer >= 0 and self.packing is not None:
-            move = move.transpose(0, 1).index_select(1, self._sentences(layer))
+            move = move.transpose(0, 1).index_select(1, self.packing.sentences(layer == self.last))
         scores = self.base[layer] + move
         if self.config.start == "probabilities" and not self.moved:
             return scores  # already a distribution; the release softmaxes it only after the first update
@@ -385,15 +385,11 @@ class _Leaves:
                 move -= self.config.lr * gradient
         self.moved = True
 
-    def _sentences(self, layer: int) -> Tensor:
-        """The sentence of each token that a layer works on."""
-        assert self.packing is not None
-        rows = self.packing.rows
-        return rows[self.packing.wanted] if layer == self.last else rows
-
     def tokens(self, layer: int, sentences: Tensor) -> Tensor:
         """Those of a layer's tokens that are in these sentences [B]."""
-        return sentences[self._sentences(layer)].nonzero().squeeze(1)
+        assert self.packing is not None
+        rows = self.packing.rows
+        return sentences[rows[self.packing.wanted] if layer == self.last else rows].nonzero().squeeze(1)
 
     def keep(self, left: _Left) -> None:
         """Go on with these sentences alone."""
@@ -409,15 +405,15 @@ class _Leaves:
     @torch.no_grad()
     def before(self) -> Tensor:
         assert self.packing is not None
-        weights = [self.base[layer] for layer in self._layers()]
-        if self.config.start != "probabilities":
-            weights = [scores.softmax(dim=-1) for scores in weights]
-        return torch.stack([self.packing.spread(each) for each in weights])
+        own = self.config.start == "probabilities"
+        weights = {layer: self.base[layer] if own else self.base[layer].softmax(dim=-1) for layer in self._layers()}
+        return torch.stack([self.packing.spread(each, last=layer == self.last) for layer, each in weights.items()])
 
     @torch.no_grad()
     def after(self) -> Tensor:
         assert self.packing is not None
-        return torch.stack([self.packing.spread(self._weights(layer)) for layer in self._layers()])
+        layers = self._layers()
+        return torch.stack([self.packing.spread(self._weights(layer), last=layer == self.last) for layer in layers])
 
     def _layers(self) -> list[int]:
         return [layer for layer in sorted(self.base) if layer >= 0]
