@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
 from small_tagger import MADE, small_tagger
 from zgul import products
@@ -116,6 +117,37 @@ def test_a_module_that_only_looks_linear_is_asked_itself():
     module = Doubled(5, 7).requires_grad_(False)
     x = random(6, 5)
     close(products.through(module, x), 2 * F.linear(x, module.weight, module.bias))
+
+
+def test_a_module_that_was_changed_is_asked_itself():
+    x, seen = random(6, 5), []
+    heard, pruned, patched = (nn.Linear(5, 7).requires_grad_(False) for _ in range(3))
+    heard.register_forward_hook(lambda *_: seen.append(1))
+    products.through(heard, x)
+    assert seen == [1]
+    prune.l1_unstructured(pruned, "weight", 0.5)
+    close(products.through(pruned, x), pruned(x))
+    patched.forward = lambda x: x + 1
+    assert torch.equal(products.through(patched, x), x + 1)
+
+
+def test_a_bias_may_lie_anywhere():
+    x, matrix = random(6, 5), random(7, 5, seed=1)
+    for bias in (random(14)[::2], torch.zeros(1).expand(7)):
+        close(products.linear(x, matrix, bias), x @ matrix.t() + bias)
+
+
+def test_what_is_traced_or_has_no_numbers_is_left_to_torch():
+    matrix = random(7, 5, seed=1)
+    traced = torch.jit.trace(lambda x: products.linear(x, matrix), random(6, 5))
+    close(traced(random(3, 5)), F.linear(random(3, 5), matrix))
+    assert products.linear(torch.empty(6, 5, device="meta"), matrix.to("meta")).shape == (6, 7)
+
+
+def test_plain_batches_are_not_rounded():
+    assert products.compiled(torch.device("cpu")) and not products.compiled(torch.device("cuda"))
+    with products.plain():
+        assert not products.compiled(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("vendor", ["GenuineIntel", "AuthenticAMD"])

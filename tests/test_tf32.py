@@ -36,6 +36,13 @@ def test_the_parts_are_tf32_and_together_nearly_everything(matrix):
     assert ((high.double() + low.double() - x.double()).abs() <= 2.0**-22 * x.abs().double()).all()
 
 
+def test_what_is_no_number_stays_none():
+    from zgul import tf32
+
+    x = torch.tensor([0x7FFFFFFF, 0x7FC00000, -1], dtype=torch.int32).view(torch.float32).to(DEVICE)
+    assert tf32.split(x, 3, matrix=False).isnan().all()
+
+
 @pytest.mark.parametrize("by_columns", [False, True])
 @pytest.mark.parametrize("k", [64, 768, 3072, 1031])
 def test_a_product_is_as_good_as_one_in_float32(k, by_columns):

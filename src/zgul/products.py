@@ -9,6 +9,7 @@ computed inside of `plain`, the reference for tests and benchmarks.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ Way = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 # multiply-adds from which on cutting into parts pays on a GPU: in a graph, and where its kernels must be launched
 LARGE_IN_GRAPH, LARGE = 1 << 27, 1 << 33
 THIN = 64  # rows and sides of a matrix that are not worth it, whatever else is large
+
+# oneDNN keeps what it compiled for each shape of a product, 1,024 of them at up to 0.6 MB. A batch needs some twenty,
+# and `encoders.packing` gives batches few shapes. Read when torch first multiplies; who has set it knows better.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 _plainly = False
 
@@ -56,9 +61,11 @@ def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def through(module: nn.Module, x: Tensor) -> Tensor:
-    """What a module makes of x; a linear map by the fastest way."""
-    if type(module).forward is nn.Linear.forward:
-        return linear(x, module.get_parameter("weight"), module.bias)  # type: ignore[arg-type]
+    """What a module makes of x; a linear map that nobody has changed or listens to by the fastest way."""
+    weight = module._parameters.get("weight")
+    changed = "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+    if type(module).forward is nn.Linear.forward and weight is not None and not changed:
+        return linear(x, weight, module._parameters.get("bias"))
     out: Tensor = module(x)
     return out
 
@@ -93,7 +100,7 @@ def stacked(x: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def compiled(device: torch.device) -> bool:
     """Whether products there are compiled anew for every number of rows."""
-    return device.type == "cpu" and _prefers_onednn()
+    return device.type == "cpu" and not _plainly and _prefers_onednn()
 
 
 def by_columns(matrix: Tensor) -> Tensor:
@@ -119,15 +126,15 @@ class _Product(torch.autograd.Function):
 
 def _way(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Way | None:
     """How to multiply these; None is torch's own way."""
-    if _plainly or x.dtype != torch.float32 or matrix.dtype != torch.float32 or torch.compiler.is_compiling():
+    if _plainly or x.dtype != torch.float32 or matrix.dtype != torch.float32 or x.device.type not in ("cpu", "cuda"):
         return None
-    if torch.is_autocast_enabled(x.device.type):
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_autocast_enabled(x.device.type):  # type: ignore[attr-defined, no-untyped-call]
         return None
     if torch.is_grad_enabled() and (matrix.requires_grad or (bias is not None and bias.requires_grad)):
         return None
     if x.device.type == "cpu":
         return _onednn if _prefers_onednn() else None
-    return _tf32 if x.is_cuda and _is_large(x, matrix) else None
+    return _tf32 if _is_large(x, matrix) and _has_tf32(x.device) else None
 
 
 def _differentiable(x: Tensor) -> bool:
@@ -142,20 +149,26 @@ def _tf32(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_large(x: Tensor, matrix: Tensor) -> bool:
-    """Whether this is much work for a GPU, and it has TF32 and is not told to use it for everything."""
+    """Whether this is much work for a GPU."""
     n, k = matrix.shape[-2:]
-    rows = x.numel() // x.shape[-1]
-    return (
-        rows * n * k >= (LARGE_IN_GRAPH if graphs.recorded() else LARGE)
-        and min(rows, n, k) >= THIN
-        and devices.TRITON
-        and torch.version.hip is None
-        and torch.cuda.get_device_capability(x.device) >= (8, 0)
-        and not torch.backends.cuda.matmul.allow_tf32
-    )
+    if min(x.numel() // max(1, x.shape[-1]), n, k) < THIN:
+        return False
+    return x.numel() // x.shape[-1] * n * k >= (LARGE_IN_GRAPH if graphs.recorded() else LARGE)
+
+
+def _has_tf32(device: torch.device) -> bool:
+    """Whether a GPU has TF32, and is not told to use it for everything."""
+    if not devices.TRITON or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    try:
+        return not torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError:  # it was told so in torch's newer words, which do not mix with these
+        return False
 
 
 def _onednn(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is not None:
+        bias = bias.contiguous()  # it is not asked for its stride
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, matrix, bias, "none", [], "")
     return product
 

@@ -29,7 +29,8 @@ if devices.TRITON:
     @triton.jit
     def _rounded(x):  # type: ignore[no-untyped-def]
         bits = x.to(tl.int32, bitcast=True)
-        return ((bits + 0xFFF + ((bits >> 13) & 1)) & -0x2000).to(tl.float32, bitcast=True)
+        rounded = ((bits + 0xFFF + ((bits >> 13) & 1)) & -0x2000).to(tl.float32, bitcast=True)
+        return tl.where(x == x, rounded, x)  # not a number may have any digits
 
     @triton.jit  # type: ignore[untyped-decorator]  # Triton reads annotations as values
     def _split(x, parts, size, part, MATRIX: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -80,6 +81,7 @@ def split(x: Tensor, part: int, *, matrix: bool) -> Tensor:
 
 @contextmanager
 def _in_tf32() -> Iterator[None]:
+    """For all threads, so GPU work of others is not to be done at the same time."""
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
         yield

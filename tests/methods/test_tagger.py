@@ -291,6 +291,13 @@ def test_the_encoder_can_be_inside(tmp_path: Path) -> None:
     assert_same_results(tagger, Tagger.from_pretrained(tmp_path), 0)
 
 
+def test_the_encoder_of_a_folded_tagger_can_be_inside(tmp_path: Path) -> None:
+    """Folding joins its matrices and lays them out anew; they are saved as any others."""
+    tagger = small_tagger().fold()
+    tagger.save_pretrained(tmp_path, encoder=True)
+    assert_same_results(tagger, Tagger.from_pretrained(tmp_path), 1e-5)
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     small_tagger().save_pretrained(tmp_path / "tagger")

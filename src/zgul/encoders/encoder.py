@@ -139,8 +139,9 @@ class Encoder(nn.Module):
             parts = [getattr(layer.attention.self, name) for name in ("query", "key", "value")]
             joined = nn.Linear(self.width, 3 * self.width, device="meta")
             for name in ("weight", "bias"):
-                whole = torch.cat([getattr(part, name) for part in parts])
-                whole = by_columns(whole) if whole.dim() == 2 else whole
+                whole = torch.cat(
+                    [getattr(part, name) for part in parts]
+                )  # in rows, so that its parts are in one piece
                 setattr(joined, name, nn.Parameter(whole, requires_grad=False))
                 for part, share in zip(parts, whole.chunk(3), strict=True):
                     getattr(part, name).data = share

@@ -9,7 +9,6 @@ resumed.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import warnings
 from collections import deque
@@ -34,10 +33,6 @@ FEW_WORDS = 3  # with letters; a sentence of fewer is not worth a warning
 MAX_TYPES = 50_000  # word types remembered as pieces, some 15 MB
 BOTH = "both"
 ADAPTIVE = Adaptive(layers=0, steps=1, reach=2.0, skip_below=0.3, patience=0)  # chosen by scripts/adaptive_em.py
-
-# oneDNN keeps what it compiled for each shape of a product, 1,024 of them at up to 0.6 MB. A batch needs some twenty,
-# and `Packing` gives batches few shapes. Read when torch first multiplies; who has set it knows better.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
