@@ -78,6 +78,16 @@ def test_the_gradient_is_that_of_torch():
     close(*gradients)
 
 
+@pytest.mark.parametrize("then", [F.relu, F.gelu, torch.tanh])
+@pytest.mark.parametrize("wanted", [False, True], ids=["", "gradient"])
+def test_an_activation_inside_of_a_product_is_that_of_torch(then, wanted):
+    x, matrix, bias = random(6, 5).requires_grad_(wanted), random(7, 5, seed=1), random(7, seed=2)
+    close(products.linear(x, matrix, bias, then), then(F.linear(x, matrix, bias)))
+    module = nn.Linear(5, 7).requires_grad_(False)
+    close(products.through(module, x, then), then(module(x)))
+    close(products.through(nn.Sequential(module), x, then), then(module(x)))
+
+
 def test_what_is_trained_gets_its_gradient():
     """From torch, which has one for the matrix."""
     for trained in ("weight", "bias"):

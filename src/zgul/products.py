@@ -26,14 +26,19 @@ from zgul import devices, graphs
 
 # x [..., k], matrix [n, k] and, perhaps, bias [n] to x matrixᵀ + bias [..., n]
 Way = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Activation = Callable[[Tensor], Tensor]
+
+INSIDE: dict[Activation, str] = {F.relu: "relu", F.gelu: "gelu"}  # what oneDNN does to a product before it stores it
 
 # multiply-adds from which on cutting into parts pays on a GPU: in a graph, and where its kernels must be launched
 LARGE_IN_GRAPH, LARGE = 1 << 27, 1 << 33
 THIN = 64  # rows and sides of a matrix that are not worth it, whatever else is large
 
-# oneDNN keeps what it compiled for each shape of a product, 1,024 of them at up to 0.6 MB. A batch needs some twenty,
-# and `encoders.packing` gives batches few shapes. Read when torch first multiplies; who has set it knows better.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+# oneDNN keeps what it compiled for each shape of a product, 1,024 of them at some 0.3 MB, and torch as many again.
+# A batch needs some twenty, and `encoders.packing` gives batches few shapes. Read when torch first multiplies; who has
+# set it knows better.
+for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(_cache, "64")
 
 _plainly = False
 
@@ -49,25 +54,28 @@ def plain() -> Iterator[None]:
         _plainly = before
 
 
-def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x matrixᵀ + bias``: [..., k], [n, k] and [n] to [..., n]."""
+def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None, then: Activation | None = None) -> Tensor:
+    """``x matrixᵀ + bias``, and what an activation makes of it: [..., k], [n, k] and [n] to [..., n]."""
     way = _way(x, matrix, bias)
     if way is None:
-        return F.linear(x, matrix, bias)
-    if _differentiable(x):
-        product: Tensor = _Product.apply(x, matrix, bias, way)  # type: ignore[no-untyped-call]
-        return product
-    return way(x, matrix, bias)
+        product = F.linear(x, matrix, bias)
+    elif _differentiable(x):
+        product = _Product.apply(x, matrix, bias, way)  # type: ignore[no-untyped-call]
+    elif way is _onednn and then in INSIDE:
+        return _onednn(x, matrix, bias, INSIDE[then])
+    else:
+        product = way(x, matrix, bias)
+    return product if then is None else then(product)
 
 
-def through(module: nn.Module, x: Tensor) -> Tensor:
+def through(module: nn.Module, x: Tensor, then: Activation | None = None) -> Tensor:
     """What a module makes of x; a linear map that nobody has changed or listens to by the fastest way."""
     weight = module._parameters.get("weight")
     changed = "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
     if type(module).forward is nn.Linear.forward and weight is not None and not changed:
-        return linear(x, weight, module._parameters.get("bias"))
+        return linear(x, weight, module._parameters.get("bias"), then)
     out: Tensor = module(x)
-    return out
+    return out if then is None else then(out)
 
 
 def plus_product(base: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
@@ -166,10 +174,10 @@ def _has_tf32(device: torch.device) -> bool:
         return False
 
 
-def _onednn(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+def _onednn(x: Tensor, matrix: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
     if bias is not None:
         bias = bias.contiguous()  # it is not asked for its stride
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, matrix, bias, "none", [], "")
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, matrix, bias, then, [], "none")
     return product
 
 

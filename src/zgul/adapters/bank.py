@@ -162,15 +162,19 @@ class Bank(nn.Module):
         batch, length, width = h.shape
         count, size = self.down.shape[1:3]
         down, bias = self.down[layer].flatten(0, 1), self.down_bias[layer].flatten()  # [N r, d], [N r]
+        then = None
         if any(adapter.standardise for adapter in self.adapters):
             flat = h.reshape(-1, width)
             standard = F.layer_norm(flat, (width,))
             inputs = torch.stack([standard if adapter.standardise else flat for adapter in self.adapters])
             inner = torch.baddbmm(self.down_bias[layer][:, None], inputs, self.down[layer].mT).transpose(0, 1)
         else:
-            inner = linear(h, down, bias)  # one product for all down-projections
+            names = {adapter.activation for adapter in self.adapters}
+            then = ACTIVATIONS[names.pop()] if len(names) == 1 else None
+            inner = linear(h, down, bias, then)  # one product for all down-projections
         inner = inner.reshape(batch, length, count, size)
-        return Inner(self._activate(inner, self.adapters, dim=2), self.up[layer], self.up_bias[layer])
+        inner = self._activate(inner, self.adapters, dim=2) if then is None else inner
+        return Inner(inner, self.up[layer], self.up_bias[layer])
 
     def arrange(self) -> None:
         """Give the down-projections the order that their product wants, where they are now; their numbers stay."""

@@ -42,7 +42,7 @@ class Bottleneck(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:  # [..., d] -> [..., d]
         h = F.layer_norm(h, h.shape[-1:]) if self.standardise else h
-        out: Tensor = through(self.up, ACTIVATIONS[self.activation](through(self.down, h)))
+        out: Tensor = through(self.up, through(self.down, h, ACTIVATIONS[self.activation]))
         return out
 
     def arrange(self) -> None:

@@ -8,7 +8,7 @@ plain layer ends in ``LN(f + x)``; every adapter method replaces ``f`` by someth
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -92,7 +92,7 @@ class Encoder(nn.Module):
             if index == self.depth - 1:
                 context, hidden = packing.select(context), packing.select(hidden)
         x = _norm(end.LayerNorm, end.dropout(through(end.dense, context)) + hidden)
-        inner = layer.intermediate.intermediate_act_fn(through(layer.intermediate.dense, x))
+        inner = through(layer.intermediate.dense, x, _activation(layer.intermediate.intermediate_act_fn))
         f: Tensor = layer.output.dropout(through(layer.output.dense, inner))
         return x, f
 
@@ -167,6 +167,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
         bias = bias.repeat_interleave(heads, dim=0)  # [B H, 1, T]
     scores = torch.baddbmm(bias, flat[0], flat[1].mT, alpha=width**-0.5)  # [B H, T, T]
     return torch.bmm(scores.softmax(dim=-1), flat[2]).view(batch, heads, length, width)
+
+
+def _activation(module: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """An encoder's activation; the usual one as torch's function, with which a product can end."""
+    return F.gelu if type(module).__name__ == "GELUActivation" and vars(module).get("act") is F.gelu else module
 
 
 def _norm(module: nn.LayerNorm, y: Tensor) -> Tensor:
