@@ -35,10 +35,10 @@ LARGE_IN_GRAPH, LARGE = 1 << 27, 1 << 33
 THIN = 64  # rows and sides of a matrix that are not worth it, whatever else is large
 
 # oneDNN keeps what it compiled for each shape of a product, 1,024 of them at some 0.3 MB, and torch as many again.
-# A batch needs some twenty, and `encoders.packing` gives batches few shapes. Read when torch first multiplies; who has
-# set it knows better.
-for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-    os.environ.setdefault(_cache, "64")
+# A batch needs some twenty, and in EM eighty; `encoders.packing` gives batches few shapes. Read when torch first
+# multiplies; who has set it knows better.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
 
 _plainly = False
 
