@@ -1,0 +1,81 @@
+"""Options are declared once: conversion, limits, groups, YAML."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from zgul.errors import ZgulError
+from zgul.options import Options, option, read_yaml
+
+
+@dataclass(frozen=True)
+class Inner(Options):
+    share: float = option(0.5, "A share.", least=0, most=1)
+    edits: int = option(1, "A count.", least=1)
+
+
+@dataclass(frozen=True)
+class Outer(Options):
+    rate: float = option(1e-4, "A rate.", above=0)
+    mode: str = option("a", "A choice.", choices=("a", "b"))
+    names: tuple[str, ...] = option((), "Some names.")
+    sizes: tuple[int, ...] = option((1, 2), "Some sizes.")
+    loud: bool = option(False, "A switch.")
+    inner: Inner = option(Inner(), "A group.")
+
+
+def test_values_are_converted_to_the_type_of_their_default() -> None:
+    made = Outer.from_dict(
+        {"rate": "1e-3", "names": "en, is,", "sizes": ["3"], "loud": True, "inner": {"share": 1, "edits": 2.0}}
+    )
+    assert made == Outer(rate=1e-3, names=("en", "is"), sizes=(3,), loud=True, inner=Inner(1.0, 2))
+    assert isinstance(made.inner.share, float) and isinstance(made.inner.edits, int)
+    assert Outer.from_dict(made.to_dict()) == made
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rate": 0}, "rate must be above 0, not 0"),
+        ({"rate": float("nan")}, "rate must be above 0"),
+        ({"rate": True}, "rate must be a number, not True"),
+        ({"mode": "c"}, "mode is one of a, b, not 'c'"),
+        ({"loud": "yes"}, "loud must be true or false"),
+        ({"inner": {"share": 2}}, "share must be at least 0 and at most 1, not 2"),
+        ({"inner": {"edits": 1.5}}, "inner.edits must be a whole number"),
+        ({"inner": 3}, "inner is a group of options, such as inner.share"),
+        ({"inner": {"shares": 1}}, "Did you mean 'inner.share'?"),
+        ({"x": 1}, "There is no option 'x'. Known options: rate, mode"),
+        ({"sizes": "1,two"}, "sizes must be a whole number, not 'two'"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ZgulError) as error:
+        Outer.from_dict(values)
+    assert message in str(error.value)
+
+
+def test_yaml_is_read_back(tmp_path: Path) -> None:
+    made = Outer(rate=3e-5, names=("fo",), inner=Inner(0.25))
+    made.save(tmp_path / "run.yaml")
+    assert Outer.from_dict(read_yaml(tmp_path / "run.yaml")) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- a\n", "1: 2\n", "a: [\n", "a: !!int abc\n", "seed: 2001-99-99\n", "a: &x [1]\nb: *x\n", "[" * 5000, "\x00"],
+)
+def test_damaged_yaml_is_an_error_of_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ZgulError, match=r"run\.yaml"):
+        read_yaml(path)
+
+
+def test_nested_aliases_are_refused_at_once(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ZgulError, match="aliases"):
+        read_yaml(path)
