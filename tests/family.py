@@ -22,11 +22,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from zgul.corpora.sentence import Sentence
+from zgul.encoders.encoder import Encoder, EncoderConfig
+from zgul.encoders.tokenizer import PieceTokenizer
 
 CHAIN = "ptks"  # the consonants of the class markers, in the order of the chain shift
 CONSONANTS = "bdgmnlr"
@@ -191,32 +194,29 @@ def _noun_phrase(orders: set[str], rng: np.random.Generator) -> list[str]:
     return phrase
 
 
-def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0) -> tuple[Any, Any]:
-    """A random BERT and a fast WordPiece tokenizer of syllables and letters; nothing is read or saved."""
-    import torch
-    from transformers import BertConfig, BertModel
-
+def tiny_encoder(
+    family: Family, layers: int = 2, width: int = 64, seed: int = 0
+) -> tuple[Encoder, PieceTokenizer]:
+    """A random BERT and a WordPiece tokenizer of syllables and letters; nothing is read or saved."""
     tokenizer = tiny_tokenizer(family)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        intermediate_size=2 * width,
-        max_position_embeddings=128,
-        initializer_range=width**-0.5,  # BERT's 0.02 would leave so narrow a random encoder without effect
-        pad_token_id=tokenizer.pad_token_id,
+    config = EncoderConfig(
+        vocabulary=tokenizer.backend.get_vocab_size(),
+        width=width,
+        depth=layers,
+        heads=4,
+        inner=2 * width,
+        positions=128,
+        types=2,
+        pad=tokenizer.pad,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BertModel(config, add_pooling_layer=False).eval(), tokenizer
+        # BERT's standard deviation of 0.02 would leave so narrow a random encoder without effect
+        return Encoder(config).initialise(std=width**-0.5).requires_grad_(False).eval(), tokenizer
 
 
-def tiny_tokenizer(family: Family) -> Any:
+def tiny_tokenizer(family: Family) -> PieceTokenizer:
     """WordPiece whose pieces are the family's syllables, and its letters for what is left."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
     letters = sorted(family.alphabet)
     vowels = set(VOWELS + "a")
     syllables = [c + v for c in letters if c not in vowels for v in sorted(vowels)]
@@ -224,12 +224,6 @@ def tiny_tokenizer(family: Family) -> Any:
     pieces = special + list(FUNCTION_WORDS["PUNCT"]) + letters + syllables
     pieces += [f"##{piece}" for piece in letters + syllables]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    model = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    model.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
-    )
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=model, model_max_length=128, **names)
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return PieceTokenizer.wrap(backend)

@@ -7,9 +7,9 @@ drawn afresh here.
 import torch
 
 from family import FUNCTION_WORDS, MARKED, Family, family, tiny_encoder
-from zgul.adapters.bank import LanguageAdapter
-from zgul.methods.base import MethodOptions
-from zgul.methods.tagger import Tagger
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.methods import MethodOptions
+from zgul.tagger import Tagger
 
 LABELS = sorted(set(MARKED) | set(FUNCTION_WORDS))
 MADE: Family = family(0, n_languages=4)

@@ -1,51 +1,77 @@
-"""What torch computes on: whether a device is there, whether its memory is full, and whether Triton works on it."""
+"""Devices: find one, notice that its memory is full, and copy modules without touching the original."""
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import TypeVar
 
 import torch
+from torch import Tensor, nn
 
 from zgul.errors import ZgulError, ZgulWarning
 
-TRITON = find_spec("triton") is not None  # it comes with torch for CUDA
-Result = TypeVar("Result")
+T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 
-# CPUs have no error of their own: torch's allocator, the C++ library, and oneDNN where its own allocation fails
-_FULL = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
+# CPUs have no error of their own: these are from torch's allocator, the C++ library and oneDNN
+_OUT_OF_MEMORY = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name, if it is here; "auto" is the GPU, or the CPU where there is none."""
+    """The device of this name if it is here. "auto" is the GPU, or the CPU where there is none."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ZgulError(f"there is no device {str(name)!r} here; use cpu, cuda or auto") from error
+        raise ZgulError(f"There is no device {str(name)!r} here. Use cpu, cuda or auto.") from error
     return device
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this says that a device's memory is full."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in _FULL)
+    """Whether an error says that a device's memory is full."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
-def by_triton(run: Callable[[], Result]) -> Result | None:
-    """What this gives that uses Triton; None where Triton is not here, or does not work, which is said once."""
-    global TRITON
-    if not TRITON:
-        return None
-    try:
-        return run()
-    except Exception as error:  # Triton needs a C compiler and a GPU that it knows, and has many ways to say so
-        if out_of_memory(error):
-            raise
-        TRITON = False
-        told_why = str(error).strip().splitlines() or [type(error).__name__]
-        warnings.warn(f"Triton does not work here ({told_why[0]}): going on without it", ZgulWarning, stacklevel=3)
-        return None
+def halving(work: Callable[[int], T], size: int, unit: str, advice: str) -> tuple[T, int]:
+    """Call ``work(size)``, with half the size each time that memory runs out.
+
+    Returns the result and the size that fitted. ``unit`` names what is counted, for the warning; ``advice`` says what
+    to do when even size 1 does not fit.
+    """
+    while True:
+        try:
+            return work(size), size
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            if size <= 1:
+                raise ZgulError(f"out of memory even with one of the {unit} at a time; {advice}") from error
+        size //= 2  # outside the handler, so that the error no longer holds the memory
+        warnings.warn(f"out of memory: going on with {size} {unit} at a time", ZgulWarning, stacklevel=2)
+
+
+def shared_copy(module: M, replaced: Mapping[nn.Module, nn.Module] | None = None) -> M:
+    """A copy of a module that shares its tensors. Submodules in ``replaced`` give way to others."""
+    memo: dict[int, object] = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
+    memo |= {id(old): new for old, new in (replaced or {}).items()}
+    return copy.deepcopy(module, memo)
+
+
+def moved_copy(module: M, device: torch.device, dtype: torch.dtype | None = None, *, frozen: bool = False) -> M:
+    """A copy of a module on a device, in a type of floating-point numbers. Values that need no change are shared.
+
+    A ``frozen`` copy requires no gradients.
+    """
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(device, dtype if tensor.is_floating_point() else None)
+
+    memo: dict[int, object] = {id(buffer): moved(buffer) for buffer in module.buffers()}
+    for parameter in module.parameters():
+        memo[id(parameter)] = nn.Parameter(moved(parameter), requires_grad=parameter.requires_grad and not frozen)
+    return copy.deepcopy(module, memo)

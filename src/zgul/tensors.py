@@ -1,9 +1,9 @@
 """Tensors on disk: safetensors in full, 16-bit or coded form. Never pickle.
 
-Coded (``bits`` from 6 to 12): the numbers of a row become whole steps, ``w ≈ step · code``. The step is a fixed part
-of the row's root mean square; were it one of the row's largest number, an outlier would make all others coarse. Large
-codes are rare then, so their upper 8 bits are Huffman-coded; the lower ones are as good as random and stand as they
-are. A normally distributed row takes about ``bits`` bits a number. Vectors and small matrices stay 16-bit.
+The coded form has 6 to 12 ``bits``. The numbers of a row become whole steps, ``w ≈ step · code``. The step is a fixed
+part of the row's root mean square; if it followed the row's largest number, one outlier would make all others coarse.
+Large codes are rare, so their upper 8 bits are Huffman-coded. The lower bits are as good as random and are stored as
+they are. A normally distributed row takes about ``bits`` bits a number. Vectors and small matrices stay in 16 bits.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
 CODED = range(6, 13)  # bits
-SMALL = 5000  # numbers of a matrix that is not worth coding
+SMALL = 5000  # a matrix of fewer numbers is not worth coding
 _GAUSS = 0.5 * math.log2(2 * math.pi * math.e)  # bits of a standard normal number in steps of 1
-_NOTE = "zgul.coded"  # in the file's metadata: [bits, columns] of each coded matrix
+_NOTE = "zgul.coded"  # key in the file's metadata: [bits, columns] of each coded matrix
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _STEP, _HIGH, _LOW = ".step", ".high", ".low"
-_SCALE = ".scale"  # of the 8-bit form of zgul 0.1, which is still read: w = scale · int8
 
 
 def save_tensors(
     path: Path, tensors: dict[str, Tensor], *, bits: int = 32, metadata: dict[str, str] | None = None
 ) -> None:
     """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form."""
-    from safetensors.torch import save
-
     if bits not in (32, 16, *CODED):
-        raise ZgulError(f"tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}")
+        raise ZgulError(f"Tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}.")
     packed: dict[str, Tensor] = {}
     coded: dict[str, list[int]] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().cpu().contiguous()
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise ZgulError(f"{name} holds numbers that are not finite; {path} was not written")
+            raise ZgulError(f"{name} holds numbers that are not finite. {path} was not written.")
         if bits == 32 or not tensor.is_floating_point():
             memory = tensor.untyped_storage().data_ptr()
-            packed[name] = tensor.clone() if memory in seen else tensor  # safetensors refuses to share
+            packed[name] = tensor.clone() if memory in seen else tensor  # safetensors refuses shared memory
             seen.add(memory)
         elif bits == 16 or tensor.dim() < 2 or tensor.numel() < SMALL:
             packed[name] = tensor.to(torch.float16)
             if not torch.isfinite(packed[name]).all():
-                raise ZgulError(f"{name} holds numbers too large for 16 bits; save {path} in 32")
+                raise ZgulError(f"{name} holds numbers too large for 16 bits. Save {path} in 32.")
         else:
             packed |= {name + part: value for part, value in _code(tensor, bits).items()}
             coded[name] = [bits, tensor.shape[-1]]
@@ -60,14 +60,12 @@ def save_tensors(
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors back in 32-bit form (integers as they are); anything broken or not finite is refused."""
+    """Read tensors in 32-bit form; integers stay as they are. Anything broken or not finite is refused."""
     return load_with_metadata(path)[0]
 
 
 def load_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the file's own notes."""
-    from safetensors import SafetensorError, safe_open
-
+    """The tensors of a file and its metadata."""
     if not path.is_file():
         raise ZgulError(f"{path}: no such file")
     try:
@@ -75,23 +73,20 @@ def load_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             packed = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
             metadata = dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
-        raise ZgulError(f"{path} is not a complete safetensors file ({error}); fetch or save it again") from error
+        raise ZgulError(f"{path} is not a complete safetensors file ({error}). Fetch or save it again.") from error
     tensors = {}
     try:
         for name, (bits, columns) in json.loads(metadata.pop(_NOTE, "{}")).items():
             step, high, low = (packed.pop(name + part) for part in (_STEP, _HIGH, _LOW))
             tensors[name] = _decode(step, high, low, bits, columns)
-    except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
-        raise ZgulError(
-            f"{path} is damaged: what it holds in coded form cannot be read ({error}); save it again"
-        ) from error
-    for name in [name for name in packed if name.endswith(_SCALE)]:
-        scale, whole = packed.pop(name), name.removesuffix(_SCALE)
-        packed[whole] = packed[whole].float() * scale.float()
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError, zlib.error) as error:
+        raise ZgulError(f"{path} is damaged: its coded tensors cannot be read ({error}). Save it again.") from error
     for name, tensor in (tensors | packed).items():
+        if tensor.is_floating_point() and tensor.dtype not in _FLOATS:
+            raise ZgulError(f"{path}: {name} is of the type {tensor.dtype}, which zgul does not read")
         value = tensor.float() if tensor.dtype == torch.float16 else tensor
         if value.is_floating_point() and not torch.isfinite(value).all():
-            raise ZgulError(f"{path}: {name} holds numbers that are not finite; this file is damaged, save it again")
+            raise ZgulError(f"{path}: {name} holds numbers that are not finite. The file is damaged; save it again.")
         tensors[name] = value
     return tensors, metadata
 
@@ -119,10 +114,10 @@ def write_json(path: Path, value: object) -> None:
 def _code(tensor: Tensor, bits: int) -> dict[str, Tensor]:
     """A matrix as the steps of its rows and two streams of bytes."""
     low = bits - 5
-    limit = 2 ** (low + 7) - 1  # of a code's size, so that its upper part fits in a byte
+    limit = 2 ** (low + 7) - 1  # the largest code whose upper part fits in a byte
     rows = tensor.double()
     size = rows.square().mean(dim=-1).sqrt() * 2 ** (_GAUSS - bits)
-    # a step has 8 binary digits, hence the one part in a hundred more
+    # bf16 has 8 binary digits, so the step may be rounded down by less than 1%
     step = torch.maximum(size, rows.abs().amax(dim=-1) / limit * 1.01).clamp(min=1e-30).to(torch.bfloat16)
     codes = (rows / step.double()[..., None]).round().clamp(-limit, limit).to(torch.int32).numpy().ravel()
     signless = np.where(codes < 0, -2 * codes - 1, 2 * codes)  # 0, -1, 1, -2, … as 0, 1, 2, 3, …
@@ -137,10 +132,14 @@ def _code(tensor: Tensor, bits: int) -> dict[str, Tensor]:
 
 
 def _decode(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) -> Tensor:
-    """What `_code` was given, to half a step."""
+    """The matrix that `_code` was given, to half a step."""
+    if bits not in CODED or not isinstance(columns, int) or columns < 1 or high.dtype != torch.uint8:
+        raise ValueError(f"{bits!r} bits and {columns!r} columns make no sense")
     places, count = bits - 5, step.numel() * columns
+    if low.numel() != -(-places * count // 8):  # before memory is taken for what the file only announces
+        raise ValueError(f"{count} numbers are announced, but the file is too short or too long for them")
     upper = zlib.decompressobj(-zlib.MAX_WBITS).decompress(high.numpy().tobytes(), count + 1)
-    if len(upper) != count or low.numel() != -(-places * count // 8):
+    if len(upper) != count:
         raise ValueError(f"{count} numbers are announced, {len(upper)} are there")
     planes = np.unpackbits(low.numpy(), count=places * count).reshape(places, count)
     signless = np.frombuffer(upper, np.uint8).astype(np.int32) << places

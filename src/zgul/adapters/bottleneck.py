@@ -1,7 +1,7 @@
-"""One adapter: the bottleneck of MAD-X (Pfeiffer placement) and the NICE invertible block.
+"""One adapter: the bottleneck of MAD-X in Pfeiffer's placement, and the invertible NICE block.
 
-Bottleneck, without its residual: ``u = U act(D h)``. The caller adds it to the feed-forward output.
-Invertible block, after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
+The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to the feed-forward output.
+The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.products import by_columns, through
-
 
 def _gelu_new(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
@@ -24,49 +22,36 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class Bottleneck(nn.Module):
-    """``U act(D h)``; U starts at zero, so that a new adapter changes nothing.
+    """``U act(D h)``. U starts at zero, so that a new adapter changes nothing.
 
-    ``standardise`` first gives h mean 0 and variance 1: AdapterHub's ``ln_before``, its scale and shift in D.
+    ``standardise`` first gives h mean 0 and variance 1. This is AdapterHub's ``ln_before``; its scale and shift are
+    part of D.
     """
 
     def __init__(self, width: int, size: int, activation: str = "relu", standardise: bool = False) -> None:
         super().__init__()
-        self.standardise = standardise
-        self.down = nn.Linear(width, size)
-        self.up = nn.Linear(size, width)
-        self.activation = activation
-        nn.init.normal_(self.down.weight, std=0.02)
-        nn.init.zeros_(self.down.bias)
-        nn.init.zeros_(self.up.weight)
-        nn.init.zeros_(self.up.bias)
+        self.activation, self.standardise = activation, standardise
+        self.down, self.up = nn.Linear(width, size), nn.Linear(size, width)
+        _start_as_nothing(self.down, self.up)
 
     def forward(self, h: Tensor) -> Tensor:  # [..., d] -> [..., d]
         h = F.layer_norm(h, h.shape[-1:]) if self.standardise else h
-        out: Tensor = through(self.up, through(self.down, h, ACTIVATIONS[self.activation]))
-        return out
-
-    def arrange(self) -> None:
-        """Give both matrices the order that their products want, where they are now; their numbers stay."""
-        for linear in (self.down, self.up):
-            linear.weight.data = by_columns(linear.weight.data)
+        u: Tensor = self.up(ACTIVATIONS[self.activation](self.down(h)))
+        return u
 
 
 class Invertible(nn.Module):
-    """NICE coupling of the two halves of the embedding, undone exactly by ``inverse``."""
+    """NICE coupling of the two halves of the embedding. `inverse` undoes it exactly."""
 
     def __init__(self, width: int, reduction: float = 2, activation: str = "relu") -> None:
         super().__init__()
         half = width // 2
         size = max(1, int(half // reduction))
+        self.activation = activation
         self.f_down, self.f_up = nn.Linear(half, size), nn.Linear(size, half)
         self.g_down, self.g_up = nn.Linear(half, size), nn.Linear(size, half)
-        self.activation = activation
-        for linear in (self.f_down, self.g_down):
-            nn.init.normal_(linear.weight, std=0.02)
-            nn.init.zeros_(linear.bias)
-        for linear in (self.f_up, self.g_up):  # the identity at first
-            nn.init.zeros_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        _start_as_nothing(self.f_down, self.f_up)
+        _start_as_nothing(self.g_down, self.g_up)
 
     def _f(self, x: Tensor) -> Tensor:
         out: Tensor = self.f_up(ACTIVATIONS[self.activation](self.f_down(x)))
@@ -85,6 +70,13 @@ class Invertible(nn.Module):
         y1, y2 = y.chunk(2, dim=-1)
         x2 = y2 - self._g(y1)
         return torch.cat([y1 - self._f(x2), x2], dim=-1)
+
+
+def _start_as_nothing(down: nn.Linear, up: nn.Linear) -> None:
+    """Small random values in D and zeros in U: the output is zero before training."""
+    nn.init.normal_(down.weight, std=0.02)
+    for parameter in (down.bias, up.weight, up.bias):
+        nn.init.zeros_(parameter)
 
 
 def reduction_factor(width: int, size: int) -> float:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import zgul
-from zgul.adapters.bank import LanguageAdapter
+from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
 from zgul.errors import ZgulError
 from zgul.files import atomic_write

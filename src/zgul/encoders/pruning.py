@@ -1,42 +1,71 @@
 """Vocabulary pruning: keep the pieces that given words use, so that an encoder is small enough to carry.
 
-A Unigram tokenizer takes the segmentation with the best sum of scores. Leaving out pieces only takes away
-other segmentations, so words all of whose pieces stay are segmented as before, and the rows of their pieces are
-the same: outputs are identical. Any other word falls back on smaller pieces: all single characters stay.
+A Unigram tokenizer takes the segmentation with the best sum of scores. Leaving pieces out only removes other
+segmentations, so words whose pieces all stay are segmented as before, and their outputs are identical. Any other word
+falls back on smaller pieces: all single characters stay.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+
+from zgul.devices import shared_copy
+from zgul.encoders.encoder import Embedding, Encoder
+from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.encoders.unigram import with_vocabulary
 from zgul.errors import ZgulError
 
-_BATCH = 10_000
+_BATCH = 10_000  # words at a time: encodings are large
 
 
-def pieces_used(tokenizer: Any, words: Iterable[str]) -> set[str]:
+def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
     """The pieces of ``words``, each segmented by itself."""
-    backend = tokenizer.backend_tokenizer
     ids: set[int] = set()
     distinct = iter(set(words))
-    while batch := list(islice(distinct, _BATCH)):  # encodings are large: a few at a time
-        for encoding in backend.encode_batch(batch, add_special_tokens=False):
-            ids.update(encoding.ids)
-    return {backend.id_to_token(i) for i in ids}
+    while batch := list(islice(distinct, _BATCH)):
+        for pieces in tokenizer.tokenise(batch):
+            ids.update(pieces)
+    return {tokenizer.backend.id_to_token(index) for index in ids}
 
 
-def prune(model: Any, tokenizer: Any, pieces: Iterable[str]) -> tuple[Any, Any]:
-    """(model, tokenizer) with only ``pieces``, the special tokens and all single characters.
+def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
+    """An encoder and tokenizer with only ``pieces``, the special pieces and all single characters.
 
-    The pieces keep their order. The model given stays as it is.
+    The pieces keep their order. The encoder given stays as it is; the new one shares its layers.
     """
-    contents = json.loads(tokenizer.backend_tokenizer.to_str())
+    contents = json.loads(tokenizer.backend.to_str())
     kept = _kept(contents, set(pieces))
-    return _with_rows(model, kept), _with_pieces(tokenizer, contents, kept)
+    whole = contents["model"]["vocab"]
+    vocabulary = [(whole[index][0], whole[index][1]) for index in kept if index < len(whole)]
+    text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
+    small = shared_copy(encoder, {encoder.words: _rows(encoder, kept)})
+    small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
+    names = {
+        name: tokenizer.backend.id_to_token(getattr(tokenizer, name)) for name in ("begin", "end", "pad", "unknown")
+    }
+    declared = {
+        "cls_token": names["begin"],
+        "sep_token": names["end"],
+        "pad_token": names["pad"],
+        "unk_token": names["unknown"],
+    }
+    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), declared)
+
+
+def _rows(encoder: Encoder, kept: list[int]) -> nn.Embedding:
+    """The given rows of the word embeddings."""
+    table = Embedding(len(kept), encoder.width)
+    rows = encoder.words.weight.detach()[torch.tensor(kept, device=encoder.words.weight.device)]
+    table.weight = nn.Parameter(rows, requires_grad=encoder.words.weight.requires_grad)
+    return table
 
 
 def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
@@ -51,7 +80,7 @@ def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
         examples = ", ".join(map(repr, sorted(unknown)[:3]))
         raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
     added = {token["content"]: token["id"] for token in contents["added_tokens"]}
-    # The price of an unknown character is set below the lowest score: that piece stays so the price stays.
+    # The price of an unknown character lies below the lowest score. That piece stays, so that the price stays.
     lowest = min(vocabulary, key=lambda entry: entry[1])[0]
     always = {*added, lowest, vocabulary[contents["model"]["unk_id"]][0]}
     kept = [
@@ -60,39 +89,3 @@ def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
         if piece in pieces or piece in always or len(piece.removeprefix("▁")) <= 1
     ]
     return kept + [index for index in added.values() if index >= len(vocabulary)]
-
-
-def _with_pieces(tokenizer: Any, contents: dict[str, Any], kept: list[int]) -> Any:
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    from zgul.encoders.tokenizer import with_vocabulary
-
-    whole = contents["model"]["vocab"]
-    vocabulary = [(whole[index][0], whole[index][1]) for index in kept if index < len(whole)]
-    text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(text),
-        model_max_length=tokenizer.model_max_length,
-        model_input_names=list(tokenizer.model_input_names),
-        padding_side=tokenizer.padding_side,
-        **{name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)},
-    )
-
-
-def _with_rows(model: Any, kept: list[int]) -> Any:
-    """A copy of ``model`` with the given rows of the word embeddings, without copying the others."""
-    import torch
-
-    whole = model.get_input_embeddings()
-    pad = whole.padding_idx
-    rows = torch.nn.Embedding(
-        len(kept),
-        whole.embedding_dim,
-        padding_idx=None if pad is None else kept.index(pad),
-        _weight=whole.weight.detach()[torch.tensor(kept, device=whole.weight.device)],
-    )
-    rows.weight.requires_grad_(whole.weight.requires_grad)
-    pruned = copy.deepcopy(model, {id(whole): rows})  # the memo puts the few rows where the many were
-    pruned.config.vocab_size = len(kept)
-    return pruned

@@ -1,9 +1,8 @@
-"""Four-bit weights that travel: Q4_0 blocks in one safetensors file, with configuration and tokenizer.
+"""Small files for the embedded encoder: Q4_0 blocks in one safetensors file, with configuration and tokenizer.
 
-A block is 32 neighbouring values: an fp16 scale and 32 whole numbers from -8 to 7, kept plus 8 as nibbles:
-the low nibbles of 16 bytes are the first 16 values, the high nibbles the rest. The embedded encoder is made of
-such blocks, so what :func:`save_q4` writes is exactly what the model holds; a model whose weights are not
-(because it was trained further) is refused rather than rounded.
+A block is 32 neighbouring values: an fp16 scale and 32 whole numbers from -8 to 7, stored plus 8 as nibbles. The low
+nibbles of 16 bytes are the first 16 values, the high nibbles the rest. The embedded encoder is made of such blocks, so
+`save_q4` writes exactly what it holds. An encoder that was trained further is refused rather than rounded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from tokenizers import Tokenizer
 
+from zgul.encoders.encoder import Encoder, state_for_hub
+from zgul.encoders.hub_config import config_for_hub, config_from_hub
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
@@ -23,23 +29,9 @@ SUFFIX = ".q4.safetensors"
 FORMAT = "zgul-q4-1"
 BLOCK = 32
 
-_CHUNK = 4096  # blocks at a time: what fits the processor's own memory is several times faster
-# Whole numbers that the largest value of a block may stand for: -8 by the usual way of quantising.
+_CHUNK = 4096  # blocks at a time: what fits the processor's cache is several times faster
+# Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
 _EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
-_CONFIG = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "layer_norm_eps",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-)
 
 
 def dequantise(scales: npt.NDArray[np.float16], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -88,34 +80,30 @@ def _whole_numbers(values: npt.NDArray[np.float32], scales: npt.NDArray[np.float
     return None if open_.size else numbers
 
 
-def save_q4(model: Any, tokenizer: Any, path: str | Path) -> None:
-    """Write ``model`` (the embedded encoder, whole or pruned) and its tokenizer as one ``.q4.safetensors`` file."""
-    from safetensors.numpy import save
-
+def save_q4(encoder: Encoder, tokenizer: PieceTokenizer, path: str | Path) -> None:
+    """Write the embedded encoder, whole or pruned, and its tokenizer as one ``.q4.safetensors`` file."""
     if not str(path).endswith(SUFFIX):
         raise ZgulError(f"{path}: the name of a 4-bit encoder ends in {SUFFIX}")
-    if model.config.model_type != "bert":
-        raise ZgulError(f"The 4-bit form is for the embedded encoder, not for {model.config.model_type!r}.")
     tensors: dict[str, npt.NDArray[Any]] = {}
-    for name, tensor in model.state_dict().items():
-        tensors.update(_pack(name, tensor.detach().float().cpu().numpy()))
-    text = tokenizer.backend_tokenizer.to_str().encode()
+    for name, tensor in state_for_hub(encoder).items():
+        tensors.update(_pack(name, tensor.float().numpy()))
+    text = tokenizer.backend.to_str().encode()
     tensors["tokenizer.json.zlib"] = np.frombuffer(zlib.compress(text, 9), np.uint8)
-    config = {key: getattr(model.config, key, None) for key in _CONFIG}
+    config = json.dumps(config_for_hub(encoder.config))
     with atomic_write(path, "wb") as file:
-        file.write(save(tensors, metadata={"format": FORMAT, "config": json.dumps(config)}))
+        file.write(save(tensors, metadata={"format": FORMAT, "config": config}))
 
 
 def _pack(name: str, values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
-    """Matrices of the layers and the vocabulary as blocks, the little rest as it is."""
+    """Matrices of the layers and the vocabulary as blocks; everything else as it is."""
     if values.ndim < 2 or "position_embeddings" in name or "token_type_embeddings" in name:
         return {name: values}
     rows, columns = values.shape
     packed = quantise(values.reshape(-1, BLOCK)) if columns % BLOCK == 0 else None
     if packed is None:
         raise ZgulError(
-            f"{name} is not made of 4-bit blocks: the model is not the embedded encoder or was trained further. "
-            "Save it with model.save_pretrained(folder) and tokenizer.save_pretrained(folder) instead."
+            f"{name} is not made of 4-bit blocks: this is not the embedded encoder, or it was trained further. "
+            "Save it as a folder instead (zgul.encoders.save)."
         )
     scales, nibbles = packed
     return {
@@ -124,26 +112,19 @@ def _pack(name: str, values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[A
     }
 
 
-def load_q4(path: str | Path) -> tuple[Any, Any]:
-    """(BertModel, tokenizer) as :func:`save_q4` was given them."""
-    import torch
-    from safetensors import SafetensorError, safe_open
-    from tokenizers import Tokenizer
-
-    from zgul.encoders import embedded
-    from zgul.encoders import tokenizer as unigram
-
+def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
+    """Read what `save_q4` wrote."""
     if not Path(path).is_file():
         raise ZgulError(f"{path}: no such file")
     try:
         with safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
     except SafetensorError as error:
         raise ZgulError(f"{path} is damaged or not a safetensors file ({error}). Copy it again.") from error
     if metadata.get("format") != FORMAT:
         raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
-    config = json.loads(metadata["config"])
+    config = config_from_hub(json.loads(metadata["config"]))
     text = zlib.decompress(tensors.pop("tokenizer.json.zlib").tobytes()).decode()
     state = {}
     for name, values in tensors.items():
@@ -154,5 +135,4 @@ def load_q4(path: str | Path) -> tuple[Any, Any]:
             state[matrix] = torch.from_numpy(blocks.reshape(len(values), -1))
         elif not name.endswith(".nibbles"):
             state[name] = torch.from_numpy(values)
-    tokenizer = unigram.wrap(tokenizer_object=Tokenizer.from_str(text), max_length=config["max_position_embeddings"])
-    return embedded.bert(config, state), tokenizer
+    return Encoder.from_hub(config, state), PieceTokenizer.wrap(Tokenizer.from_str(text))

@@ -1,182 +1,102 @@
-"""A Hugging Face tokenizer from Unigram pieces, their scores and a map of single code points.
-
-The map is sentencepiece's ``nmt_nfkc`` cut down to single characters. What the cut lost — a letter and its
-accents written apart — is derived again from Unicode's own tables (:func:`compositions`), and the whole
-becomes sentencepiece's compiled form, a double-array trie (:func:`compile_charsmap`), because that is what
-the tokenizers library runs fast and saves in ``tokenizer.json``.
-"""
+"""Tokenizers: a ``tokenizers.Tokenizer`` with the ids of its special pieces."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import struct
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from zgul.errors import ZgulError
+from zgul.files import atomic_write
 
-SPECIALS = {
-    "bos_token": "<s>",
-    "cls_token": "<s>",
-    "eos_token": "</s>",
-    "sep_token": "</s>",
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "mask_token": "<mask>",
+FILE, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
+# Role -> the key in tokenizer_config.json, and how BERT and XLM-R call the piece.
+ROLES = {
+    "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
+    "end": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
+    "pad": (("pad_token",), ("[PAD]", "<pad>")),
+    "unknown": (("unk_token",), ("[UNK]", "<unk>")),
+    "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
 
 
-def _template(*parts: str) -> list[dict[str, Any]]:
-    return [{"Sequence" if part in "AB" else "SpecialToken": {"id": part, "type_id": 0}} for part in parts]
+@dataclass(frozen=True)
+class PieceTokenizer:
+    """Cuts words into pieces. The special pieces are ids; ``mask`` is None where there is none."""
+
+    backend: Any
+    begin: int
+    end: int
+    pad: int
+    unknown: int
+    mask: int | None
+
+    @classmethod
+    def wrap(
+        cls, backend: Any, specials: Mapping[str, Any] | None = None, name: str = "the tokenizer"
+    ) -> PieceTokenizer:
+        """Find the special pieces of a tokenizer: as ``specials`` (a tokenizer_config.json) says, or by their names."""
+        ids: dict[str, int | None] = {}
+        for role, (keys, usual) in ROLES.items():
+            named = [_content((specials or {}).get(key)) for key in keys]
+            found = (backend.token_to_id(piece) for piece in (*named, *usual) if piece)
+            ids[role] = next((index for index in found if index is not None), None)
+            if ids[role] is None and role != "mask":
+                raise ZgulError(f"{name} has no {role} piece. zgul needs a BERT-like tokenizer.")
+        return cls(backend, **ids)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> PieceTokenizer:
+        """Read ``tokenizer.json`` and, if it is there, ``tokenizer_config.json``."""
+        path = folder / FILE
+        if not path.is_file():
+            raise ZgulError(
+                f"{folder} has no {FILE}, which zgul needs. Make it once with the library transformers: "
+                "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)."
+            )
+        try:
+            specials = folder / SPECIALS_FILE
+            declared = json.loads(specials.read_text(encoding="utf-8")) if specials.is_file() else {}
+            backend = Tokenizer.from_file(str(path))
+        except Exception as error:  # the tokenizers library raises nothing narrower
+            raise ZgulError(f"{path} is damaged ({error}). Fetch or save the tokenizer again.") from error
+        return cls.wrap(backend, declared if isinstance(declared, dict) else {}, str(path))
+
+    def save(self, folder: Path) -> None:
+        """Write both files in a form that transformers reads, too."""
+        folder.mkdir(parents=True, exist_ok=True)
+        pieces = {
+            role: self.backend.id_to_token(getattr(self, role)) for role in ROLES if getattr(self, role) is not None
+        }
+        declared = {key: pieces[role] for role, (keys, _) in ROLES.items() if role in pieces for key in keys}
+        with atomic_write(folder / FILE) as file:
+            file.write(self.backend.to_str())
+        with atomic_write(folder / SPECIALS_FILE) as file:
+            json.dump({"tokenizer_class": "PreTrainedTokenizerFast"} | declared, file, ensure_ascii=False, indent=2)
+
+    def tokenise(self, words: list[str]) -> list[list[int]]:
+        """The piece ids of each word, cut by itself."""
+        try:
+            cut = self.backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+        except TypeError:  # all that the tokenizers library says of half a character
+            for word in words:
+                _check_characters(word)
+            raise
+        return [encoding.ids for encoding in cut]
 
 
-_POST_PROCESSOR = {
-    "type": "TemplateProcessing",
-    "single": _template("<s>", "A", "</s>"),
-    "pair": _template("<s>", "A", "</s>", "</s>", "B", "</s>"),
-    "special_tokens": {token: {"id": token, "ids": [0], "tokens": [token]} for token in ("<s>", "</s>")},
-}
-
-# The tokenizers library looks up a whole grapheme only when it is shorter than this many bytes, else its
-# characters one by one: longer keys would never be found.
-_LONGEST_KEY = 5
-
-_LEAF = 1 << 31  # marks a unit that holds a value
-_HAS_LEAF = 1 << 8  # marks a unit one of whose children does
+def _content(piece: Any) -> str:
+    return str(piece.get("content", "")) if isinstance(piece, dict) else str(piece or "")
 
 
-def tokenizer_json(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> str:
-    """The contents of ``tokenizer.json`` for a sentencepiece Unigram model.
-
-    Written as text: reading it is the quickest way to make the tokenizer, and it is to be saved anyway.
-    """
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0)], 0))
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap})),
-            normalizers.Replace(Regex(" {2,}"), " "),
-        ]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    contents = json.loads(tokenizer.to_str())
-    contents["post_processor"] = _POST_PROCESSOR
-    contents["added_tokens"] = [_added_token(token) for token in dict.fromkeys(SPECIALS.values())]
-    return with_vocabulary(contents, list(zip(pieces, scores, strict=True)), unk_id=unk_id)
-
-
-def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]], *, unk_id: int) -> str:
-    """``tokenizer.json`` with other pieces: the ids of the special tokens follow their new places."""
-    ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
-    for token in contents["added_tokens"]:  # those that are no pieces come after them
-        ids.setdefault(token["content"], len(ids))
-    contents = {**contents, "model": {**contents["model"], "vocab": vocabulary, "unk_id": unk_id}}
-    contents["added_tokens"] = [{**token, "id": ids[token["content"]]} for token in contents["added_tokens"]]
-    processor = contents["post_processor"]
-    if processor["type"] != "TemplateProcessing":
-        raise ZgulError(f"Tokenizers with the post-processor {processor['type']} are not supported here.")
-    special = {
-        name: {**token, "ids": [ids[piece] for piece in token["tokens"]]}
-        for name, token in processor["special_tokens"].items()
-    }
-    contents["post_processor"] = {**processor, "special_tokens": special}
-    return json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
-
-
-def _added_token(token: str) -> dict[str, Any]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": 0, "content": token, **flags, "special": True}
-
-
-def wrap(*, max_length: int, **source: Any) -> Any:
-    """PreTrainedTokenizerFast with XLM-R's specials, of a ``tokenizer_object`` or a ``tokenizer_file``.
-
-    The file is quicker: transformers copies objects.
-    """
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(
-        **source,
-        model_max_length=max_length,
-        model_input_names=["input_ids", "attention_mask"],
-        **SPECIALS,
-    )
-
-
-def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
-    """Base and accents written apart -> the composed letter; each part also in its compatibility forms."""
-    spellings: dict[str, list[str]] = {}
-    for character, normal in charsmap.items():
-        if len(normal) == 1:
-            spellings.setdefault(normal, []).append(character)
-    found: dict[str, str] = {}
-    # Composed letters outside the basic plane decompose into keys that are too long anyway.
-    for composed in map(chr, itertools.chain(range(0x80, 0xD800), range(0xE000, 0x10000))):
-        parts = unicodedata.normalize("NFKD", composed)
-        normal = unicodedata.normalize("NFC", parts)
-        if len(parts) == 1 or normal == parts:
-            continue
-        for spelling in itertools.product(*([part, *spellings.get(part, [])] for part in parts)):
-            key = "".join(spelling)
-            if key != normal and len(key.encode()) <= _LONGEST_KEY:
-                found[key] = normal
-    return found
-
-
-def compile_charsmap(charsmap: Mapping[str, str]) -> bytes:
-    """sentencepiece's ``precompiled_charsmap``: u32 bytes of trie, the trie, NUL-terminated replacements."""
-    texts = bytearray()
-    places: dict[str, int] = {}
-    for text in charsmap.values():
-        if text not in places:
-            places[text] = len(texts)
-            texts += text.encode() + b"\0"
-    units = double_array({key.encode(): places[text] for key, text in charsmap.items()})
-    return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + bytes(texts)
-
-
-def double_array(values: Mapping[bytes, int]) -> list[int]:
-    """A trie in the layout of the darts-clone library; keys are non-empty and without NUL.
-
-    The children of the node at ``p`` lie at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
-    unit is label | has-leaf bit | offset << 10, a leaf is value | leaf bit.
-    """
-    root: dict[int, Any] = {}
-    for key, value in values.items():
-        node = root
-        for byte in key:
-            node = node.setdefault(byte, {})
-        node[0] = value
-
-    units: list[int] = [0] * 256
-    free = dict.fromkeys(range(1, 256))  # in order of insertion: an ordered set
-    bases: set[int] = set()
-
-    def place(labels: list[int]) -> int:
-        """The first base nobody has used at which the places of all labels are free."""
-        while True:
-            for position in free:
-                base = position ^ labels[0]
-                if base not in bases and all(base ^ label in free for label in labels):
-                    bases.add(base)
-                    return base
-            free.update(dict.fromkeys(range(len(units), len(units) + 256)))
-            units.extend([0] * 256)
-
-    queue = [(0, root)]
-    for position, node in queue:
-        base = place(list(node))
-        units[position] |= (position ^ base) << 10 | (_HAS_LEAF if 0 in node else 0)
-        for label, child in node.items():
-            here = base ^ label
-            del free[here]
-            if label:
-                units[here] = label
-                queue.append((here, child))
-            else:
-                units[here] = child | _LEAF
-    return units
+def _check_characters(word: str) -> None:
+    """Refuse half a character: Python's strings may hold what no text in UTF-8 can."""
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = word[error.start : error.end]
+        raise ZgulError(f"The word {word!r} is not text: {half!r} is half of a character.") from error

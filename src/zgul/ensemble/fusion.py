@@ -1,29 +1,29 @@
-"""Fusion, the paper's *local* weights: ``α_F[t] = softmax_n((W_q h_t) · (W_k u_n,t))``."""
+"""Fusion, the paper's token-based (local) weights: ``α_F[t] = softmax_n((W_q h_t) · (W_k u_n,t))``."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from zgul.adapters.bank import Inner
+from zgul.adapters.bank import AdapterOutputs
 
 
 class Fusion(nn.Module):
-    """One layer's scores of every token for every adapter.
+    """The scores of one layer, before the softmax.
 
-    ``(W_q h)·(W_k u_n) = (W_kᵀ W_q h)·u_n``: the key matrix is applied to the query once instead of to each of
-    the N adapter outputs. The key bias adds the same to every n, which a softmax does not see: it is kept because
-    AdapterFusion's files have one, and never used.
+    ``(W_q h) · (W_k u_n) = (W_kᵀ W_q h) · u_n``, so W_k is applied to one query instead of to N adapter outputs. The
+    bias of W_k adds the same number to all N scores, which the softmax does not see. It exists because
+    AdapterFusion's files have one, and it is not used.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        nn.init.normal_(self.query.weight, std=0.02)
-        nn.init.zeros_(self.query.bias)
-        nn.init.normal_(self.key.weight, std=0.02)
-        nn.init.zeros_(self.key.bias)
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.dropout = dropout  # of the scores, while training: only the authors' release has it
+        for linear in (self.query, self.key):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
 
-    def forward(self, h: Tensor, inner: Inner) -> Tensor:
-        """Hidden states [B, T, d] and the adapters' bottlenecks to scores [B, T, N]."""
-        return inner.dot(self.query(h) @ self.key.weight)
+    def forward(self, h: Tensor, outputs: AdapterOutputs) -> Tensor:
+        """Hidden states [..., d] and the adapters' outputs to scores [..., N]."""
+        return F.dropout(outputs.dot(self.query(h) @ self.key.weight), self.dropout, self.training)

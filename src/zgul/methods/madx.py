@@ -1,6 +1,6 @@
 """MADX and MADX^multi: a task adapter over one language adapter at a time, mixed only when inferring.
 
-Training switches on the adapter of the sentence's own language (MADX: always English). Inference:
+Training uses the adapter of the sentence's own language (MADX: always English). Inference:
 
     en        English's adapter
     rel       the adapter of the most related source
@@ -14,10 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zgul.ensemble.weighting import OneHot, Uniform
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zgul.ensemble.weighting import ByLanguage
 from zgul.errors import ZgulError
 from zgul.methods.base import Method, Parts
 from zgul.methods.model import Model
+
+RULED_OUT = -1e4  # a score so low that the softmax gives exactly 0; -inf would turn 0 · score into NaN
 
 
 @dataclass(frozen=True)
@@ -26,42 +32,31 @@ class MADX(Method):
 
     def build(self, parts: Parts) -> Model:
         parts.freeze_encoder()
-        bank = parts.bank()
         return Model(
             parts.encoder,
-            parts.labels,
-            bank=bank,
-            weighting=OneHot(list(range(len(bank)))),
+            len(parts.labels),
+            bank=parts.bank(),
+            weighting=ByLanguage(),
             task_size=parts.task_size(),
             invertible=parts.options.invertible,
             dropout=parts.options.dropout,
         )
 
-    def prepare(self, model: Model, strategy: str, languages: Sequence[str], parts: Parts) -> dict[str, int]:
-        assert model.bank is not None
-        device = model.head.weight.device
+    def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         if strategy in ("uniform", "emea"):
-            if not isinstance(model.weighting, Uniform):
-                model.weighting = Uniform()
-            return dict.fromkeys(languages, 0)
-        adapters = [self._adapter(language, strategy, parts, model.bank.languages) for language in languages]
-        rows = [model.bank.index(adapter) for adapter in adapters]
-        if not (isinstance(model.weighting, OneHot) and model.weighting.rows == rows):
-            model.weighting = OneHot(rows).to(device)
-        return {language: row for row, language in enumerate(languages)}
+            return torch.zeros(len(languages), len(bank))
+        readers = [self._reader(language, strategy, parts) for language in languages]
+        if missing := next((code for code in readers if code not in bank), None):
+            raise ZgulError(
+                f"The strategy {strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}. "
+                f"Train one with: zgul adapter train --lang {missing} --text FILE"
+            )
+        places = torch.tensor([list(bank).index(code) for code in readers])
+        return torch.where(F.one_hot(places, len(bank)).bool(), 0.0, RULED_OUT)
 
-    def _adapter(self, language: str, strategy: str, parts: Parts, held: list[str]) -> str:
-        """Whose adapter reads this language."""
-        if strategy == "en":
-            return "en"
-        if strategy == "tgt":
-            if language not in held:
-                raise ZgulError(
-                    f"the strategy 'tgt' needs a language adapter for {language!r}; "
-                    f"train one with: zgul adapter train --lang {language} --text FILE"
-                )
-            return language
-        return parts.most_related(language)
+    def _reader(self, language: str, strategy: str, parts: Parts) -> str:
+        """The language whose adapter reads this one."""
+        return {"en": "en", "tgt": language}.get(strategy) or parts.most_related(language)
 
 
 METHODS = [

@@ -14,7 +14,7 @@ class SFT(Method):
 
     def build(self, parts: Parts) -> Model:
         parts.train_whole_encoder()
-        return Model(parts.encoder, parts.labels, dropout=parts.options.dropout)
+        return Model(parts.encoder, len(parts.labels), dropout=parts.options.dropout)
 
 
 METHODS = [SFT("sft-en", "SFT-En", english_only=True), SFT("sft-m", "SFT-M")]

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from zgul.adapters.bank import LanguageAdapter
-from zgul.encoders.encoder import Encoder
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.methods.base import Method, MethodOptions, Parts
 
 # bert-base-multilingual-cased, on which the paper's numbers are
-MBERT = {
-    "vocab_size": 119547,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-}
+MBERT = EncoderConfig(vocabulary=119547, width=768, depth=12, heads=12, inner=3072, positions=512, types=2)
 UPOS_LABELS = 17
-PAPER = {"sft-m": 177, "cpg": 253, "zgul": 41}  # millions of trainable parameters, as printed in the paper
 # The authors' release has three forms of ZGUL, chosen by group, with these counts in millions. Its Germanic form is the
-# one that rounds to the paper's 41; the paper's own equations are the African form, and our default.
-RELEASE = {
+# one that rounds to the paper's 41. The paper's own equations are the African form, and our default.
+RELEASE_FORMS = {
     "Germanic": (MethodOptions(features="all", l_scores="additive"), 40.8),
     "African, Indo-Aryan": (MethodOptions(features="all"), 40.2),
     "Slavic": (MethodOptions(features="all", combine="max"), 26.0),
@@ -57,13 +47,11 @@ class Sizes:
         return sum(self.trained.values())
 
 
-def sizes(method: Method, options: MethodOptions | None = None, **shape: Any) -> Sizes:
-    """Count a method's parameters at mBERT's size, or at another (``hidden_size=384``, …), with four sources."""
-    from transformers import BertConfig, BertModel
-
+def count_parameters(method: Method, options: MethodOptions | None = None, config: EncoderConfig = MBERT) -> Sizes:
+    """Count a method's parameters at mBERT's size, or another, with four sources."""
     sources = ["en", "is", "de", "ru"]
     with torch.device("meta"):  # shapes without numbers
-        encoder = Encoder(BertModel(BertConfig(**{**MBERT, **shape}), add_pooling_layer=False))
+        encoder = Encoder(config)
         adapters = [LanguageAdapter.new(source, encoder.width, encoder.depth) for source in sources]
         labels = [str(label) for label in range(UPOS_LABELS)]
         model = method.build(Parts(encoder, labels, sources, adapters, options or MethodOptions()))

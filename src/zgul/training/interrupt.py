@@ -1,4 +1,4 @@
-"""Ctrl-C while training: the step it falls in is finished first, because half an update cannot be resumed."""
+"""Ctrl-C while training: the step that it falls in is finished first, because half an update cannot be resumed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
 def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
-    """Gives an event that the first Ctrl-C sets; the second interrupts at once, as it does everywhere else."""
+    """Give an event that the first Ctrl-C, or SIGTERM, sets. The second one interrupts at once, as everywhere else."""
     event = threading.Event()
-    if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals heard
+    if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals received
         yield event
         return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def receive(number: int, frame: FrameType | None) -> None:
         event.set()
-        signal.signal(signal.SIGINT, before)
+        restore()
 
-    before = signal.signal(signal.SIGINT, heard)
+    for number in SIGNALS:
+        if before[number] is not signal.SIG_IGN:  # a parent that ignores Ctrl-C (nohup) is to be obeyed
+            signal.signal(number, receive)
     try:
         yield event
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

@@ -1,0 +1,129 @@
+"""Convert taggers that were saved before 0.1.0 was released (format 1) to the present format.
+
+    python scripts/convert_taggers.py FOLDER OUTPUT            # one tagger
+    python scripts/convert_taggers.py --all FOLDER OUTPUT      # a folder of taggers with adapters.safetensors
+
+Format 1 named modules as transformers does, kept folded matrices of all layers in one tensor, and had a second code for
+8-bit numbers (``w = scale · int8``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.shipped import ADAPTERS
+from zgul.adapters.storage import checksum, load_adapters
+from zgul.encoders.encoder import LAYER
+from zgul.tagger.saved import CONFIG, FORMAT, MODEL
+from zgul.tensors import load_tensors, read_json, save_tensors, write_json
+
+DROPPED_EM = ("layers", "skip_below", "patience", "recompute")  # settings of EM that no longer exist
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="convert every tagger in FOLDER")
+    parser.add_argument("--bits", type=int, default=9, help="bits a number [9]")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("output", type=Path)
+    given = parser.parse_args()
+    if not given.all:
+        convert(given.folder, given.output, given.bits)
+        return
+    given.output.mkdir(parents=True, exist_ok=True)
+    adapters = convert_adapters(given.folder / ADAPTERS, given.output / ADAPTERS, given.bits)
+    for config in sorted(given.folder.glob(f"*/{CONFIG}")):
+        convert(config.parent, given.output / config.parent.name, given.bits, adapters)
+
+
+def convert_adapters(path: Path, output: Path, bits: int) -> dict[str, LanguageAdapter]:
+    """Write language adapters in the present code; gives them by language."""
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    save_tensors(output, _old_tensors(path), bits=bits, metadata=metadata)
+    return {adapter.language: adapter for adapter in load_adapters(output)}
+
+
+def convert(folder: Path, output: Path, bits: int, adapters: dict[str, LanguageAdapter] | None = None) -> None:
+    """Write the tagger in ``folder`` to ``output`` in the present format.
+
+    ``adapters`` are those that it will be used with, if they are not in the folder.
+    """
+    config: dict[str, Any] = read_json(folder / CONFIG)
+    if config["format"] != 1:
+        raise SystemExit(f"{folder} has format {config['format']}, not 1")
+    state = {_renamed(name): value for name, value in _old_tensors(folder / MODEL).items()}
+    output.mkdir(parents=True, exist_ok=True)
+    save_tensors(output / MODEL, _unstacked(state) if config["folded"] else state, bits=bits)
+    for name in ("README.md", "bank.safetensors"):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, output / name)
+    config["related_letters"] = config.pop("kin_letters", False)
+    config["merged"] = config.pop("folded")
+    if adapters and config["bank"] == "shipped":
+        config["bank_checksum"] = checksum([adapters[code] for code in config["sources"]])
+    config["em"] = {code: _known(em) for code, em in config["em"].items()}
+    write_json(output / CONFIG, {**config, "format": FORMAT})
+
+
+def _known(em: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in em.items() if name not in DROPPED_EM}
+
+
+def _old_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that may have 8-bit numbers with a scale."""
+    raw = load_file(path)
+    if not any(name.endswith(".scale") for name in raw):
+        return load_tensors(path)
+    tensors = {name: value.float() for name, value in raw.items() if not name.endswith(".scale")}
+    for name, scale in raw.items():
+        if name.endswith(".scale"):
+            tensors[name.removesuffix(".scale")] *= scale.float()
+    return tensors
+
+
+def _renamed(name: str) -> str:
+    """``encoder.model.encoder.layer.3.attention.self.query.a`` to ``encoder.layers.3.query.a``."""
+    match = re.fullmatch(r"encoder\.model\.encoder\.layer\.(\d+)\.(.+)\.(\w+)", name)
+    if match is None:
+        return name
+    ours = {theirs: ours for ours, theirs in LAYER.items()}
+    return f"encoder.layers.{match[1]}.{ours[match[2]]}.{match[3]}"
+
+
+def _unstacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The folded matrices of each layer: W_kᵀ W_q as W_q, C W_v as C. Without fusion or C, W_v stays."""
+    made: dict[str, Tensor] = {}
+    for name, value in state.items():
+        for layer, matrix in enumerate(value if name.startswith("weighting.") else ()):
+            stem = {
+                "weighting.score": f"weighting.fusion.{layer}.query.weight",
+                "weighting.score_bias": f"weighting.fusion.{layer}.query.bias",
+                "weighting.project": f"weighting.combine.{layer}.weight",
+                "weighting.mix_bias": f"weighting.combine.{layer}.bias",
+            }.get(name)
+            if stem is not None:
+                made[stem] = matrix.t().contiguous() if name == "weighting.score" else matrix
+        if name not in ("weighting.score", "weighting.score_bias", "weighting.project", "weighting.mix_bias"):
+            made[name] = value
+    if made["weighting.combine.0.weight"].shape[0] == made["weighting.combine.0.weight"].shape[1]:  # one view: W_v
+        for name in [name for name in made if name.startswith("weighting.combine.")]:
+            value = made.pop(name)
+            if name.endswith("weight"):
+                made[name.replace("combine", "value")] = value
+    return made
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        main()

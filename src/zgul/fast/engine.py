@@ -1,0 +1,128 @@
+"""The engine: a frozen copy of a model on one device, made ready to infer fast.
+
+It computes what `zgul.methods.inference.infer` computes, up to rounding. Weights are folded (`folding`), padding is
+left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). Several threads may use one
+engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from zgul.devices import find_device, moved_copy
+from zgul.encoders.batches import Batch
+from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.errors import ZgulError
+from zgul.fast.folding import fold
+from zgul.fast.graphs import GraphedStep
+from zgul.fast.packing import PackedAlpha, Packing, read_packed
+from zgul.methods.inference import Inferred, infer
+from zgul.methods.model import Model
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
+GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
+GRAPHS = 64  # graphs that are kept
+
+
+def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> Engine:
+    """The fast form of a model. The model itself stays as it is."""
+    if precision not in PRECISIONS:
+        raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}")
+    return Engine(model, find_device(device), PRECISIONS[precision])
+
+
+class Engine:
+    """A folded, frozen copy of a model. Weights that need no change are shared with the model."""
+
+    def __init__(self, model: Model, device: torch.device, dtype: torch.dtype) -> None:
+        self.device = device
+        own = next(model.parameters()).dtype
+        self.model = moved_copy(fold(model), device, dtype if own == torch.float32 else None, frozen=True).eval()
+        self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
+        # a graph writes its result always to the same place, so only one thread at a time may use it
+        self._lock: AbstractContextManager[object] = threading.Lock() if device.type == "cuda" else nullcontext()
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens in a batch that keep the device busy and fit its memory, also with EM.
+
+        EM keeps a quarter of a megabyte for a token of the embedded encoder, and half of one at BERT's width.
+        """
+        if self.device.type != "cuda":
+            return CPU_TOKENS
+        megabytes = torch.cuda.get_device_properties(self.device).total_memory // 2**20
+        return int(min(65536, max(4096, megabytes // 1024 * 1024)))
+
+    @property
+    def multiple(self) -> int:
+        """Batches are padded to a multiple of this length."""
+        return 8 if self.device.type == "cuda" else 1
+
+    def __call__(self, batch: Batch, em: EMConfig | None = None, weights: bool = False) -> Inferred:
+        """Label scores of a batch and, on request, adapter weights: see `infer`."""
+        em = em if em is not None and em.steps and self.model.bank is not None else None
+        with self._lock:
+            if em is not None and em.positions == "all":
+                return infer(self.model, batch, em, weights)
+            if not weights and self._is_small(batch):
+                return Inferred(self._replayed(batch, em))
+            return self._packed(batch, em, weights and self.model.bank is not None)
+
+    def _packed(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
+        packing = Packing(batch.mask)
+        if em is None and not weights:
+            with torch.no_grad():
+                return Inferred(read_packed(self.model, batch, packing))
+        config = em or EMConfig(steps=0)
+        alpha = PackedAlpha(config, packing)
+        logits = minimise_entropy(self._reader(packing), batch, config, alpha=alpha)
+        before, after = (packing.unpack(each) for each in alpha.mean_weights()) if weights else (None, None)
+        return Inferred(logits, before, after)
+
+    def steps(self, batch: Batch, config: EMConfig, on_step: Callable[[int, Tensor], None]) -> None:
+        """Run EM and pass on the label scores [B, T, C] after t = 0, 1, …, T steps."""
+        packing = Packing(batch.mask)
+        with self._lock:
+            minimise_entropy(self._reader(packing), batch, config, alpha=PackedAlpha(config, packing), on_step=on_step)
+
+    def _reader(self, packing: Packing) -> Callable[..., Tensor]:
+        return lambda batch, choose: read_packed(self.model, batch, packing, choose)
+
+    # --- graphs
+
+    def _is_small(self, batch: Batch) -> bool:
+        """Whether a GPU would wait for launches: then the batch is replayed as a graph."""
+        rows, length = self._shape(batch)
+        return self.device.type == "cuda" and rows * length * self.model.encoder.width <= GRAPHED
+
+    def _shape(self, batch: Batch) -> tuple[int, int]:
+        """The shape that a batch is padded to, so that few graphs serve many batches."""
+        rows, length = batch.input_ids.shape
+        longer = max(length, min(8 * _one_of_few(-(-length // 8)), self.model.encoder.max_pieces))
+        return _one_of_few(rows), longer
+
+    def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor:
+        rows, length = batch.input_ids.shape
+        shaped = batch.padded(*self._shape(batch), self.model.encoder.config.pad)
+        return self._graphs(em, **vars(shaped))[:rows, :length].clone()
+
+    def _fixed_steps(self, em: EMConfig | None, **tensors: Tensor) -> Tensor:
+        """Label scores without EM, or after all its steps: a sequence of kernels that depends on shapes alone."""
+        batch = Batch(**tensors)
+        if em is not None:
+            return minimise_entropy(self.model, batch, em)
+        with torch.no_grad():
+            logits: Tensor = self.model(batch)
+            return logits
+
+
+def _one_of_few(count: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    power = 1 << (count - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power

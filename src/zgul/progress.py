@@ -1,0 +1,40 @@
+"""Progress of long work. Library functions report a `Status`; the command line shows it as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far one stage of some work is."""
+
+    stage: str
+    done: int
+    total: int
+    figures: dict[str, float] = field(default_factory=dict)  # such as {"loss": 0.3, "dev F1": 91.2}
+
+
+Report = Callable[[Status], None]
+
+
+def silent(status: Status) -> None:
+    """A report that nobody sees."""
+
+
+def within(report: Report, work: str) -> Report:
+    """Report the stages of some work inside other work under its name."""
+    return lambda status: report(replace(status, stage=f"{work}: {status.stage}"))
+
+
+def counter(report: Report, stage: str, total: int) -> Callable[[int], None]:
+    """A function that counts what was done and reports the sum."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        report(Status(stage, min(done, total), total))
+
+    return count

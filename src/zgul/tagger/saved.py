@@ -1,0 +1,281 @@
+"""A saved tagger: a folder with ``config.json`` and safetensors, never a pickle.
+
+    config.json          task, method, labels, sources, options, EM settings, how it was made; see `_SCHEMA`
+    model.safetensors    what was trained
+    bank.safetensors     the language adapters, unless they ship with the package
+    encoder/             the encoder, on request; else config.json names it
+
+A *merged* tagger is smaller: ``C W_v`` is saved as C and ``W_kᵀ W_q`` as W_q. W_v and W_k are then the identity and
+left out. It computes the same, up to rounding, and can be trained further.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul import __version__, encoders
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.shipped import shipped_adapters
+from zgul.adapters.storage import checksum, load_adapters, save_adapters
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.ensemble.em import EMConfig
+from zgul.ensemble.weighting import ZGULWeighting
+from zgul.errors import ZgulError
+from zgul.methods import MethodOptions
+from zgul.tagger.tagger import UNNAMED, Tagger
+from zgul.tensors import load_tensors, read_json, save_tensors, write_json
+
+FORMAT = 2
+CONFIG, MODEL, BANK, ENCODER = "config.json", "model.safetensors", "bank.safetensors", "encoder"
+INSIDE, SHIPPED, NONE = "inside", "shipped", "none"  # where the bank is
+_SCHEMA: dict[str, type] = {
+    "task": str,
+    "method": str,
+    "strategy": str,
+    "decode": str,
+    "related_letters": bool,
+    "sources": list,
+    "labels": list,
+    "options": dict,
+    "encoder": dict,
+    "bank": str,
+    "merged": bool,
+    "em": dict,
+    "features": dict,
+    "about": dict,
+}
+_LEFT_OUT = re.compile(r"weighting\.(fusion\.\d+\.key\.(weight|bias)|value\.\d+\.weight)")  # of a merged tagger
+_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "object"}
+
+
+def save_tagger(
+    tagger: Tagger,
+    folder: Path | str,
+    *,
+    bits: int = 32,
+    merged: bool = False,
+    bank: bool = True,
+    encoder: bool = False,
+) -> None:
+    """Save a tagger as a folder.
+
+    Without ``bank``, the package's own adapters are used when it is loaded; a checksum makes sure that they are the
+    same. With ``encoder``, the encoder is put into the folder.
+    """
+    folder = Path(folder)
+    trained = set(tagger.trained_names)
+    state: dict[str, Tensor] = {name: value for name, value in tagger.model.named_parameters() if name in trained}
+    merged = merged and isinstance(tagger.model.weighting, ZGULWeighting)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tensors(folder / MODEL, _merge(state) if merged else state, bits=bits)
+    adapters = _adapters(tagger)
+    if bank and adapters:
+        save_adapters(folder / BANK, adapters)
+    if encoder:
+        encoders.save(tagger.model.encoder, tagger.pieces.tokenizer, folder / ENCODER)
+    place = NONE if not adapters else INSIDE if bank else SHIPPED
+    write_json(folder / CONFIG, _config(tagger, place, merged, encoder))
+
+
+def load_tagger(
+    folder: Path | str, *, encoder: tuple[Encoder, PieceTokenizer] | str | None = None, device: str = "cpu"
+) -> Tagger:
+    """Load a folder written by `save_tagger`. ``encoder`` replaces the one that the folder names."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ZgulError(f"{folder}: no such folder. A tagger is a folder with {CONFIG} and {MODEL}.")
+    config: dict[str, Any] = read_json(folder / CONFIG)
+    _check_config(config, folder)
+    name, loaded = _encoder(folder, config["encoder"], encoder)
+    tagger = Tagger.new(
+        config["method"],
+        encoder=loaded,
+        task=config["task"],
+        labels=config["labels"],
+        sources=config["sources"],
+        adapters=_load_bank(folder, config),
+        options=_options(MethodOptions, config["options"], "options", folder),
+        features={code: np.array(value, np.float32) for code, value in config["features"].items()},
+        encoder_name=name,
+        strategy=config["strategy"],
+        related_letters=config["related_letters"],
+    )
+    _load_state(tagger, load_tensors(folder / MODEL), config["merged"], folder)
+    em = {code: _options(EMConfig, value, f"em.{code}", folder) for code, value in config["em"].items()}
+    return replace(tagger, em=em, decode=config["decode"], about=config["about"]).to(device)
+
+
+def _config(tagger: Tagger, bank: str, merged: bool, encoder: bool) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "zgul": __version__,
+        "task": tagger.task,
+        "method": tagger.method.name,
+        "strategy": tagger.strategy,
+        "decode": tagger.decode,
+        "related_letters": tagger.pieces.related_letters,
+        "sources": tagger.parts.sources,
+        "labels": tagger.labels,
+        "options": tagger.parts.options.to_dict(),
+        "encoder": {
+            "name": ENCODER if encoder else tagger.encoder_name,
+            "width": tagger.parts.encoder.width,
+            "depth": tagger.parts.encoder.depth,
+        },
+        "bank": bank,
+        **({"bank_checksum": checksum(_adapters(tagger))} if bank == SHIPPED else {}),
+        "merged": merged,
+        "em": {language: config.to_dict() for language, config in tagger.em.items()},
+        "features": {code: np.asarray(value).tolist() for code, value in tagger.parts.features.items()},
+        "about": tagger.about,
+    }
+
+
+def _adapters(tagger: Tagger) -> list[LanguageAdapter]:
+    bank = tagger.model.bank
+    return [bank.extract(language) for language in bank.languages] if bank is not None else []
+
+
+# --- merging
+
+
+@torch.no_grad()
+def _merge(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same model with W_k and W_v taken into the matrices beside them, and left out."""
+    merged = dict(state)
+    for name in state:
+        stem, _, part = name.rpartition(".")
+        if name.startswith("weighting.fusion.") and part == "weight" and stem.endswith(".key"):
+            layer = stem.removesuffix(".key")
+            key = merged.pop(f"{layer}.key.weight")
+            merged.pop(f"{layer}.key.bias")
+            merged[f"{layer}.query.weight"] = key.t() @ state[f"{layer}.query.weight"]
+            merged[f"{layer}.query.bias"] = key.t() @ state[f"{layer}.query.bias"]
+        elif name.startswith("weighting.combine.") and part == "weight":
+            value = merged.pop(stem.replace(".combine.", ".value.") + ".weight")
+            merged[name] = torch.cat([half @ value for half in state[name].chunk(2, dim=1)], dim=1)
+    return merged
+
+
+def _unmerge(state: dict[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Put back what `_merge` left out: identities, and zeros for the bias of W_k."""
+    whole = dict(state)
+    for name, value in expected.items():
+        if name not in state and _LEFT_OUT.fullmatch(name):
+            whole[name] = torch.eye(len(value)) if value.dim() == 2 else torch.zeros(len(value))
+    return whole
+
+
+# --- loading
+
+
+def _check_config(config: dict[str, Any], folder: Path) -> None:
+    """Refuse what this version cannot read. Name the field that is missing or wrong."""
+    if config.get("format") != FORMAT:
+        raise ZgulError(
+            f"{folder} was saved in format {config.get('format')!r} by zgul {config.get('zgul', '?')}. This is zgul "
+            f"{__version__}, which reads format {FORMAT}. Convert it with scripts/convert_taggers.py, "
+            "or train it again."
+        )
+    for key, kind in _SCHEMA.items():
+        _check(config.get(key), kind, key, folder)
+    for key in ("sources", "labels"):
+        for value in config[key]:
+            _check(value, str, f"one of {key}", folder)
+    for key, kind in {"name": str, "width": int, "depth": int}.items():
+        _check(config["encoder"].get(key), kind, f"encoder.{key}", folder)
+    for code, vector in config["features"].items():
+        _check(vector, list, f"features.{code}", folder)
+        for value in vector:
+            _check(value, float, f"one of features.{code}", folder)
+    if config["bank"] not in (INSIDE, SHIPPED, NONE):
+        raise ZgulError(f"{folder}/{CONFIG} is damaged: bank is {config['bank']!r}, not inside, shipped or none")
+
+
+def _check(value: object, kind: type, key: str, folder: Path) -> None:
+    fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
+    if not fits or (isinstance(value, bool) and kind is not bool):
+        shown = "missing" if value is None else repr(value)[:40]
+        raise ZgulError(f"{folder}/{CONFIG} is damaged: {key} is {shown}, not {_NAMES[kind]}. Save the tagger again.")
+
+
+def _options(kind: type[Any], values: object, key: str, folder: Path) -> Any:
+    _check(values, dict, key, folder)
+    try:
+        return kind.from_dict(values)
+    except ZgulError as error:
+        raise ZgulError(f"{folder}/{CONFIG}, {key}: {error} Use the version of zgul that it was made with.") from error
+
+
+def _encoder(
+    folder: Path, info: dict[str, Any], given: tuple[Encoder, PieceTokenizer] | str | None
+) -> tuple[str, tuple[Encoder, PieceTokenizer]]:
+    """The encoder of a saved tagger and its name."""
+    name: str = info["name"]
+    if given is None and name == UNNAMED:
+        raise ZgulError(
+            f"{folder} was saved without its encoder, which has no name. Give it "
+            "(load_tagger(..., encoder=...)), or save the tagger with encoder=True."
+        )
+    if given is None or isinstance(given, str):
+        name = given or name
+        loaded = encoders.load(folder / ENCODER if name == ENCODER else name)
+    else:
+        loaded = given
+    body = loaded[0]
+    if (body.width, body.depth) != (info["width"], info["depth"]):
+        raise ZgulError(
+            f"{folder} was trained on an encoder of {info['depth']} layers of width {info['width']}. "
+            f"The one given has {body.depth} of width {body.width}."
+        )
+    return (UNNAMED if name == ENCODER else name), loaded
+
+
+def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter]:
+    if config["bank"] == NONE:
+        return []
+    if config["bank"] == INSIDE:
+        return load_adapters(folder / BANK)
+    adapters = shipped_adapters(config["sources"])
+    if config.get("bank_checksum") not in (None, checksum(adapters)):
+        raise ZgulError(
+            f"{folder} was saved without its language adapters, and those of the package are others: it would "
+            "tag wrongly. Save it with its adapters (bank=True), or let ZGUL_TAGGERS name a folder whose "
+            "adapters.safetensors has them."
+        )
+    return adapters
+
+
+@torch.no_grad()
+def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: Path) -> None:
+    """Copy the saved weights into the model. Every trained one must be there, and no other."""
+    own = dict(tagger.model.named_parameters())
+    expected = {name: own[name] for name in tagger.trained_names}
+    state = _unmerge(state, expected) if merged else state
+    missing, extra = set(expected) - set(state), set(state) - set(own)
+    if missing or extra:
+        named = ", ".join(sorted(missing | extra)[:3])
+        raise ZgulError(
+            f"{folder}/{MODEL} does not fit its {CONFIG}: {len(missing)} tensors are missing and {len(extra)} unknown "
+            f"({named}, …). Save the tagger again, or use the zgul version it was made with."
+        )
+    if len(state["head.bias"]) != len(tagger.labels):
+        raise ZgulError(
+            f"{folder}: {CONFIG} names {len(tagger.labels)} labels, but the weights were trained for "
+            f"{len(state['head.bias'])}. The two files do not belong together."
+        )
+    for name, value in state.items():
+        if own[name].shape != value.shape:
+            raise ZgulError(
+                f"{folder}/{MODEL}: {name} has shape {list(value.shape)}, this model needs {list(own[name].shape)}"
+            )
+        own[name].copy_(value)

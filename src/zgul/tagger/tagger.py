@@ -1,0 +1,263 @@
+"""A tagger: a method with its model, a tokenizer and settings for inference.
+
+Taggers do not change. `Tagger.to` and `dataclasses.replace` make new ones, which share weights where they can. Several
+threads may predict with one tagger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device, halving, moved_copy
+from zgul.encoders.batches import Batch, EncodedCorpus, LanguageTable
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.ensemble.em import EMConfig, sentence_entropy
+from zgul.errors import ZgulError
+from zgul.fast.engine import Engine, engine
+from zgul.methods import Method, MethodOptions, Parts, find_method
+from zgul.methods.inference import Inferred, infer
+from zgul.methods.model import Model
+from zgul.tagger.decoding import decoder, valid_iob2
+
+UNNAMED = "given"  # the name of an encoder that came without one
+
+Infer = Callable[[Batch, EMConfig | None, bool], Inferred]
+
+
+@dataclass
+class Prediction:
+    """What a tagger says of one sentence."""
+
+    tags: list[str]
+    probabilities: NDArray[np.float32]  # [words] of the chosen tags
+    weights: NDArray[np.float32] | None = None  # [words, K, N] of each view and adapter, mean over the layers
+    weights_before: NDArray[np.float32] | None = None  # the same before EM
+
+
+@dataclass(frozen=True, eq=False)
+class Tagger:
+    """A trained method."""
+
+    method: Method
+    parts: Parts
+    model: Model
+    pieces: PieceEncoder
+    task: str
+    encoder_name: str
+    strategy: str
+    em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
+    decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
+    precision: str = "float32"  # of predictions
+    about: dict[str, Any] = field(default_factory=dict)  # how it was made
+
+    @classmethod
+    def new(
+        cls,
+        method: str,
+        *,
+        encoder: tuple[Encoder, PieceTokenizer],
+        task: str,
+        labels: Sequence[str],
+        sources: Sequence[str],
+        adapters: Sequence[LanguageAdapter] = (),
+        options: MethodOptions | None = None,
+        features: dict[str, NDArray[np.float32]] | None = None,
+        encoder_name: str = UNNAMED,
+        strategy: str = "",
+        related_letters: bool = False,
+    ) -> Tagger:
+        """An untrained tagger. It takes over the encoder: low-rank updates are added to it, and it may be trained."""
+        chosen = find_method(method)
+        parts = Parts(
+            encoder[0],
+            list(labels),
+            list(sources),
+            list(adapters) if chosen.needs_bank else [],
+            options or MethodOptions(),
+            features or {},
+        )
+        pieces = PieceEncoder(encoder[1], parts.encoder.max_pieces, related_letters=related_letters)
+        strategy = chosen.check_strategy(strategy or chosen.strategies[0])
+        return cls(chosen, parts, chosen.build(parts).eval(), pieces, task, encoder_name, strategy)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.head.weight.device
+
+    @property
+    def labels(self) -> list[str]:
+        return self.parts.labels
+
+    @property
+    def bank_languages(self) -> list[str]:
+        """The languages of the bank: the sources, and others whose adapter joined it."""
+        return self.model.bank.languages if self.model.bank is not None else []
+
+    @property
+    def trained_names(self) -> list[str]:
+        """The names of the parameters that are trained."""
+        return [name for name, value in self.model.named_parameters() if value.requires_grad]
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The fast form of the model, made on first use. Whoever changes weights makes a new tagger (`replace`)."""
+        return engine(self.model, self.device, self.precision)
+
+    def to(self, device: torch.device | str) -> Tagger:
+        """This tagger on a device; itself if it is there."""
+        wanted = find_device(device)
+        if wanted.type == self.device.type and wanted.index in (None, self.device.index):
+            return self
+        model = moved_copy(self.model, wanted)
+        return replace(self, model=model, parts=replace(self.parts, encoder=model.encoder))
+
+    def language_table(self, languages: Sequence[str], strategy: str | None = None) -> LanguageTable:
+        """What the model is told of these languages."""
+        return self.method.language_table(self.parts, languages, strategy or self.strategy, self.bank_languages)
+
+    def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
+        """The EM settings for a language; None where the strategy has no EM."""
+        strategy = strategy or self.strategy
+        if not self.method.uses_em(strategy):
+            return None
+        config = self.em.get(language) or self.em.get("") or EMConfig()
+        return replace(config, tied=True) if strategy in ("em-tied", "emea") else config
+
+    def predict(
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        strategy: str | None = None,
+        em: EMConfig | None = None,
+        skip_below: float = 0.0,
+        weights: bool = False,
+        plain: bool = False,
+        on_batch: Callable[[int], None] = lambda count: None,
+    ) -> list[Prediction]:
+        """Tag sentences, whose ``language`` must be set.
+
+        Without ``em``, a strategy with EM takes the settings that are stored for each sentence's language. Sentences
+        with less entropy than ``skip_below`` (nats per word) are certain already, and EM leaves them as they are.
+        ``plain`` runs the plain code instead of the fast engine. ``on_batch`` receives how many chunks were done.
+        """
+        strategy = self.method.check_strategy(strategy or self.strategy)
+        groups: dict[EMConfig | None, list[int]] = {}
+        for index, sentence in enumerate(sentences):
+            own = em or self.em_for(next(_languages(sentence), ""), strategy)
+            groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
+        predictions: dict[int, Prediction] = {}
+        for config, indices in groups.items():
+            group = [sentences[index] for index in indices]
+            run = self._infer_plain if plain else self.engine
+            found = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
+            predictions |= dict(zip(indices, found, strict=True))
+        return [predictions[index] for index in range(len(sentences))]
+
+    def _infer_plain(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
+        return infer(self.model, batch, em, weights)
+
+    def _predict_group(
+        self,
+        sentences: list[Sentence],
+        strategy: str,
+        em: EMConfig | None,
+        skip_below: float,
+        weights: bool,
+        run: Infer,
+        on_batch: Callable[[int], None],
+    ) -> list[Prediction]:
+        """Predict with the same EM settings for all sentences."""
+        codes = dict.fromkeys(code for sentence in sentences for code in _languages(sentence))
+        if not codes:  # no words at all
+            return [Prediction([], np.zeros(0, np.float32)) for _ in sentences]
+        encoded = self.pieces.encode(sentences, languages=self.language_table(list(codes), strategy)).to(self.device)
+        collected = _Collected(encoded, len(self.labels))
+        first = None if skip_below else em
+        uncertain: list[Tensor] = []
+        for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, first, weights)):
+            collected.add(batch, inferred)
+            waits = torch.zeros(len(batch), dtype=torch.bool, device=self.device)
+            if skip_below and em is not None and em.steps:
+                waits = sentence_entropy(inferred.logits, batch) >= skip_below
+                uncertain.append(batch.rows[waits])
+            on_batch(int((~waits).sum()))
+        if uncertain:
+            rows = torch.cat(uncertain)
+            for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em, weights), rows):
+                collected.add(batch, inferred)
+                on_batch(len(batch))
+        return self._predictions(encoded, collected)
+
+    def run_batches(
+        self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None
+    ) -> Iterator[tuple[Batch, Any]]:
+        """Run all chunks of a corpus (or these) in batches. When memory runs out, batches become smaller."""
+        limit = self.engine.max_tokens
+        advice = "cut long sentences, tag without EM (--no-em), or use a device with more memory (--device cpu)"
+        for batch in encoded.batches(limit, multiple=self.engine.multiple, rows=rows):
+            length = batch.input_ids.shape[1]
+            fits = max(1, min(len(batch), limit // length))
+            done, fitted = halving(partial(_in_parts, batch, run), fits, "sentences", advice)
+            limit = limit if fitted == fits else fitted * length
+            yield from done
+
+    def _predictions(self, encoded: EncodedCorpus, collected: _Collected) -> list[Prediction]:
+        """Tags and their probabilities for each sentence."""
+        p, sizes = encoded.by_word(collected.probabilities).numpy(), encoded.sentence_sizes  # [words, C]
+        tags = decoder(self.decode, self.labels)(p, sizes)
+        chosen = p[np.arange(len(p)), tags]
+        names = [self.labels[tag] for tag in tags.tolist()]
+        weights = {name: encoded.by_word(value).numpy() for name, value in collected.weights.items()}
+        repair = self.task == "ner" and self.decode == "words"
+        predictions, start = [], 0
+        for stop in np.cumsum(sizes).tolist():
+            here = slice(start, stop)
+            own = {name: value[here] for name, value in weights.items()}
+            predictions.append(Prediction(valid_iob2(names[here]) if repair else names[here], chosen[here], **own))
+            start = stop
+        return predictions
+
+
+class _Collected:
+    """What was inferred for the pieces of a corpus, batch by batch."""
+
+    def __init__(self, encoded: EncodedCorpus, labels: int) -> None:
+        self.encoded = encoded
+        self.probabilities = torch.zeros(len(encoded.pieces), labels, device=encoded.pieces.device)  # [P, C]
+        self.weights: dict[str, Tensor] = {}  # [P, K, N]
+
+    def add(self, batch: Batch, inferred: Inferred) -> None:
+        self.encoded.scatter(self.probabilities, batch, inferred.logits.float().softmax(dim=-1))
+        for name, value in (("weights", inferred.after), ("weights_before", inferred.before)):
+            if value is not None:
+                if name not in self.weights:
+                    self.weights[name] = value.new_zeros(len(self.probabilities), *value.shape[2:])
+                self.encoded.scatter(self.weights[name], batch, value.expand(*batch.words.shape, *value.shape[2:]))
+
+
+def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tuple[Batch, Any]]:
+    """Run a batch in parts of at most ``size`` sentences."""
+    parts = [batch] if size >= len(batch) else [batch.select(slice(n, n + size)) for n in range(0, len(batch), size)]
+    return [(part, run(part)) for part in parts]
+
+
+def _languages(sentence: Sentence) -> Iterator[str]:
+    """The languages of a sentence: one, or that of each word."""
+    if sentence.word_languages is not None:
+        yield from sentence.word_languages
+    elif sentence.language is not None:
+        yield sentence.language
+    else:
+        raise ZgulError("A sentence has no language. Say which it is in (--lang, or Sentence(language=...)).")

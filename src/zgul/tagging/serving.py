@@ -1,0 +1,114 @@
+"""The taggers that come with the package, and which of them serves a language.
+
+A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
+for the taggers over all sources, ``all-pos`` and ``all-ner``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from zgul.adapters.shipped import shipped_folder
+from zgul.errors import ZgulError
+from zgul.languages import Language, explain_group, find
+from zgul.tagger import Tagger, load_tagger
+from zgul.tensors import read_json
+
+TASKS = {"pos": "parts of speech", "ner": "named entities"}
+GENERAL = "all"  # the name of the taggers over all sources
+
+
+@dataclass(frozen=True)
+class Served:
+    """The tagger that serves a language for a task, and why."""
+
+    name: str  # of the tagger, such as "germanic-pos"
+    task: str
+    group: str | None  # the language's group; None outside every group
+    reason: str
+    warning: str | None = None  # for a language that the tagger was not made for
+
+
+def shipped_names() -> list[str]:
+    """The taggers that are installed."""
+    return sorted(path.parent.name for path in shipped_folder().glob("*/config.json"))
+
+
+def serving(lang: str | Language, task: str) -> Served:
+    """The tagger that serves a language: its group's, if that has this task, else the one over all sources.
+
+    Where several groups are equally near (French, Breton, Greek), none fits: the one over all sources, with a warning.
+    """
+    check_task(task)
+    language = find(lang)
+    assignment = explain_group(language)
+    group = assignment.group
+    general = f"{GENERAL}-{task}"
+    if group is None:
+        reason = f"{language.name} belongs to no group ({assignment.reason})"
+        warning = (
+            f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}. "
+            f'The tagger "{general}" rests on {_rests_on(general)} alone. Check its tags before you rely on them.'
+        )
+        return Served(general, task, None, reason, warning)
+    if not assignment.alone:
+        distant = assignment.reason.partition(";")[0]
+        reason = f"it {distant}, so none of them fits; this one rests on {_rests_on(general)}"
+        warning = (
+            f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}. "
+            f'The tagger "{general}" rests on {_rests_on(general)}. Check its tags before you rely on them.'
+        )
+        return Served(general, task, group.name, reason, warning)
+    if group.task == task:
+        return Served(f"{group.name}-{task}", task, group.name, f"{group.name}: {assignment.reason}")
+    reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {_rests_on(general)}"
+    return Served(general, task, group.name, reason)
+
+
+def sources(name: str) -> list[str]:
+    """The codes of the languages that a tagger learnt from; none if it is not installed."""
+    path = shipped_folder() / name / "config.json"
+    learnt = read_json(path).get("sources") if path.is_file() else None
+    return [str(code) for code in learnt] if isinstance(learnt, list) else []
+
+
+def load_shipped(name: str) -> Tagger:
+    """The shipped tagger of this name, loaded once. Taggers do not change, so all users may share it."""
+    path = shipped_folder() / name
+    if not (path / "config.json").is_file():
+        there = ", ".join(shipped_names()) or "none"
+        raise ZgulError(
+            f'The tagger "{name}" is missing: {path} has no config.json (installed: {there}). Install the package with '
+            "its weights again, or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
+        )
+    return _load(path)
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path) -> Tagger:
+    return load_tagger(path)
+
+
+def load_named(model: str) -> Tagger:
+    """A tagger from a folder, or a shipped one by its name."""
+    if (Path(model) / "config.json").is_file():
+        return load_tagger(model)
+    if model in shipped_names():
+        return load_shipped(model)
+    raise ZgulError(
+        f"{model} is neither a tagger's folder (with config.json) nor one of the shipped taggers: "
+        f"{', '.join(shipped_names()) or 'none are installed'}."
+    )
+
+
+def check_task(task: str) -> str:
+    if task not in TASKS:
+        raise ZgulError(f"There is no task {task!r}. Choose pos, ner or both.")
+    return task
+
+
+def _rests_on(name: str) -> str:
+    learnt = sources(name)
+    return ", ".join(find(code).name for code in learnt) if learnt else "all source languages"

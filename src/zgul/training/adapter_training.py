@@ -1,0 +1,236 @@
+"""From raw text of a language to its adapter, or to an encoder pre-trained further on it (the paper's mBERT^tgt).
+
+The text gives blocks for training and, from every 40th line, blocks that are held out. A masked-LM head comes from a
+file or is trained first on the same text, under the encoder as it is. Then the adapter (or, with ``full``, encoder
+and head) is trained under it. Masked accuracy and perplexity on the held-out blocks tell what this gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zgul import encoders
+from zgul.adapters.bank import Bank
+from zgul.adapters.hub import write_adapter
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.corpora.lines import Lines
+from zgul.devices import find_device
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.pieces import PieceEncoder
+from zgul.errors import ZgulError
+from zgul.languages import find
+from zgul.options import option
+from zgul.progress import Report, silent
+from zgul.tensors import load_with_metadata, save_tensors
+from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack_text, train_masked_lm
+
+HELD_OUT = 40  # every 40th line is held out
+HEAD = "head.safetensors"
+FULL_LR = 5e-5
+
+
+@dataclass(frozen=True)
+class AdapterConfig(MLMConfig):
+    """How a language adapter is trained. The shape is MAD-X's by default."""
+
+    lr: float = option(0.0, "Learning rate [default: 1e-3; 5e-5 with --full].", least=0)
+    size: int = option(0, "Bottleneck of the adapter [default: half the encoder's width].", least=0)
+    activation: str = option("relu", "Activation of the adapter.", choices=("relu", "gelu", "gelu_new"))
+    invertible: bool = option(False, "Add MAD-X's invertible block after the embeddings.")
+    full: bool = option(False, "Train the whole encoder on the text instead of an adapter.")
+    block: int = option(128, "Pieces in a block.", least=8)
+    head_steps: int = option(0, "Steps for a new masked-LM head [default: as many as --steps].", least=0)
+
+    @property
+    def rate(self) -> float:
+        return self.lr or (FULL_LR if self.full else MLMConfig.lr)
+
+
+@dataclass
+class Blocks:
+    """Text as blocks of pieces."""
+
+    train: Tensor  # [n, length]
+    held_out: Tensor
+    lines: int
+
+
+@dataclass
+class TrainedAdapter:
+    """The result. ``scores`` has masked accuracy in percent and perplexity on held-out text, by adapter."""
+
+    adapter: LanguageAdapter | None  # None with ``full``: the encoder itself was trained
+    head: MLMHead
+    scores: dict[str, tuple[float, float]]
+
+
+def split_text(lines: Iterable[str], pieces: PieceEncoder, length: int) -> Blocks:
+    """Blocks of text, every 40th line held out. Held-out lines that are also trained on are dropped."""
+    train: list[str] = []
+    held: list[str] = []
+    for number, line in enumerate((line for line in lines if line.strip()), start=1):
+        (held if number % HELD_OUT == 0 else train).append(line)
+    known = set(train)
+    held = [line for line in held if line not in known]
+    blocks = Blocks(pack_text(pieces, train, length), pack_text(pieces, held, length), len(train) + len(held))
+    if not len(blocks.train) or not len(blocks.held_out):
+        raise ZgulError(
+            f"There is too little text: {len(train)} lines to train on and {len(held)} held out do not fill a block of "
+            f"{length} pieces each. Give more text, or smaller blocks with --block."
+        )
+    return blocks
+
+
+def train_adapter(
+    language: str,
+    blocks: Blocks,
+    encoder: Encoder,
+    pieces: PieceEncoder,
+    config: AdapterConfig,
+    *,
+    head: MLMHead | None = None,
+    others: Sequence[LanguageAdapter] = (),
+    report: Report = silent,
+) -> TrainedAdapter:
+    """Train an adapter (or the encoder) for a language, on the encoder's device.
+
+    The held-out text is also read with the adapters of ``others``: the language's own should be best.
+    """
+    device = encoder.words.weight.device
+    encoder.requires_grad_(False)
+    config = replace(config, lr=config.rate)
+    head = (head or _train_head(blocks, encoder, pieces, config, report)).to(device).requires_grad_(False)
+    torch.manual_seed(config.seed)
+    before = masked_scores(MaskedLM(encoder, head, None, pieces, config.masked), blocks.held_out)
+    if config.full:
+        encoder.requires_grad_(True)
+        head.requires_grad_(True)
+        model = MaskedLM(encoder, head, None, pieces, config.masked)
+        train_masked_lm(model, [blocks.train], config, stage="encoder", report=report)
+        encoder.requires_grad_(False)
+        return TrainedAdapter(None, head, {"before": before, "after": masked_scores(model, blocks.held_out)})
+    adapter = LanguageAdapter.new(
+        language,
+        encoder.width,
+        encoder.depth,
+        size=config.size or None,
+        activation=config.activation,
+        invertible=config.invertible,
+    )
+    bank = _bank(adapter, encoder).requires_grad_(True)
+    model = MaskedLM(encoder, head, bank, pieces, config.masked)
+    train_masked_lm(model, [blocks.train], config, stage=f"adapter {language}", report=report)
+    scores = {"none": before}
+    for other in others:
+        foreign = MaskedLM(encoder, head, _bank(other, encoder), pieces, config.masked)
+        scores[other.language] = masked_scores(foreign, blocks.held_out)
+    scores[language] = masked_scores(model, blocks.held_out)
+    return TrainedAdapter(bank.extract(language), head, scores)
+
+
+def _bank(adapter: LanguageAdapter, encoder: Encoder) -> Bank:
+    return Bank([adapter], width=encoder.width, depth=encoder.depth).to(encoder.words.weight.device)
+
+
+def _train_head(
+    blocks: Blocks, encoder: Encoder, pieces: PieceEncoder, config: AdapterConfig, report: Report
+) -> MLMHead:
+    head = MLMHead(encoder.width, len(encoder.words.weight)).to(encoder.words.weight.device)
+    own = replace(config, steps=config.head_steps or config.steps, lr=MLMConfig.lr)
+    model = MaskedLM(encoder, head, None, pieces, config.masked)
+    train_masked_lm(model, [blocks.train], own, stage="masked-LM head", report=report)
+    return head
+
+
+def save_head(path: Path, head: MLMHead, encoder_name: str) -> None:
+    """Write a masked-LM head to a file."""
+    save_tensors(path, head.state_dict(), metadata={"head": encoder_name})
+
+
+def load_head(path: Path, encoder: Encoder) -> MLMHead:
+    """Read a head written by `save_head`. One that was made for another encoder is refused."""
+    tensors, metadata = load_with_metadata(path)
+    if "head" not in metadata:
+        raise ZgulError(f"{path} holds no masked-LM head")
+    vocabulary = len(encoder.words.weight)
+    head = MLMHead(encoder.width, vocabulary)
+    try:
+        head.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ZgulError(
+            f"{path} was made for another encoder ({metadata['head']}): this one has width {encoder.width} and "
+            f"{vocabulary} pieces. Leave --head out to train a new one."
+        ) from error
+    return head
+
+
+# --- files in, files out
+
+
+def train_adapter_files(
+    language: str,
+    texts: Sequence[Path],
+    output: Path,
+    config: AdapterConfig | None = None,
+    *,
+    encoder: str = "embedded",
+    head: Path | None = None,
+    adapterhub: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    report: Report = silent,
+) -> TrainedAdapter:
+    """Train a language's adapter on text files and save it in the folder ``output``, beside those of other languages.
+
+    The masked-LM head is read from ``head`` or ``output/head.safetensors``, or trained and saved there. With
+    ``adapterhub`` the adapter is also written in AdapterHub's form. With ``config.full`` the folder receives the
+    encoder.
+    """
+    language, config = find(language).code, config or AdapterConfig()
+    made = output / ("config.json" if config.full else f"{language}.safetensors")
+    if made.exists() and not overwrite:
+        raise ZgulError(f"{made} exists already. Choose another --output, or --overwrite it.")
+    if config.full and (config.invertible or adapterhub or config.size):
+        raise ZgulError("--full trains the encoder, not an adapter: leave out --invertible, --adapterhub and --size.")
+    for path in texts:  # before the seconds that loading takes
+        if not path.is_file():
+            raise ZgulError(f"{path} is a folder; files are needed here" if path.is_dir() else f"{path}: no such file")
+    body, tokenizer = encoders.load(encoder)
+    pieces = PieceEncoder(tokenizer, body.max_pieces)
+    blocks = split_text((line for path in texts for line in Lines(path)), pieces, min(config.block, body.max_pieces))
+    head_path = head or output / HEAD
+    known = load_head(head_path, body) if head_path.is_file() else None
+    others = [] if config.full or known is None else _others(output, language, body)
+    body.to(find_device(device))
+    result = train_adapter(language, blocks, body, pieces, config, head=known, others=others, report=report)
+    output.mkdir(parents=True, exist_ok=True)
+    if config.full:
+        encoders.save(body, tokenizer, output)
+    if known is None or config.full:  # a head that was trained with the encoder belongs to it
+        save_head(output / HEAD if config.full else head_path, result.head, encoder)
+    if result.adapter is not None:
+        result.adapter.about = {
+            "encoder": encoder,
+            "lines": blocks.lines,
+            "blocks": len(blocks.train),
+            "steps": config.steps,
+            "seed": config.seed,
+            "scores": {name: {"accuracy": a, "perplexity": p} for name, (a, p) in result.scores.items()},
+        }
+        save_adapters(made, [result.adapter])
+        if adapterhub:
+            write_adapter(result.adapter, output / language, model_type=body.config.model_type, model_name=encoder)
+    return result
+
+
+def _others(folder: Path, language: str, encoder: Encoder) -> list[LanguageAdapter]:
+    """The adapters of other languages in a folder that fit the encoder."""
+    paths = [path for path in sorted(folder.glob("*.safetensors")) if path.stem not in (language, Path(HEAD).stem)]
+    adapters = [adapter for path in paths for adapter in load_adapters(path)]
+    return [other for other in adapters if other.language != language and other.width == encoder.width]

@@ -1,0 +1,102 @@
+"""Settings of entropy minimisation, T and the learning rate, by a grid on a dev set (the paper's appendix A).
+
+The paper's rates, 0.05 to 1.0, are for a sum of entropies. The mean over the words of a sentence is smaller and needs
+3 to
+100. No EM (T = 0) is one of the settings, and of equal ones that with fewer steps is chosen. A run of ten steps passes
+through one and five on its way, so a rate costs one run, not three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.batches import Batch
+from zgul.ensemble.em import EMConfig
+from zgul.errors import ZgulError
+from zgul.evaluation import scores
+from zgul.tagger import Tagger
+from zgul.tagger.decoding import decoder
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The settings that are tried, beside no EM."""
+
+    steps: tuple[int, ...] = (1, 5, 10)
+    rates: tuple[float, ...] = (0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+@dataclass
+class EMTable:
+    """F1 of every setting on one dev set."""
+
+    language: str
+    sentences: int
+    base: EMConfig  # what the settings have in common
+    f1: dict[tuple[int, float], float] = field(default_factory=dict)  # by steps and rate; (0, 0.0) is no EM
+
+    @property
+    def without(self) -> float:
+        """F1 without EM."""
+        return self.f1[0, 0.0]
+
+
+def em_strategy(tagger: Tagger) -> str | None:
+    """The strategy with EM: the tagger's own if it has EM, else the first of its method that has."""
+    strategies = [tagger.strategy, *tagger.method.strategies]
+    return next((strategy for strategy in strategies if tagger.method.uses_em(strategy)), None)
+
+
+def em_table(
+    tagger: Tagger,
+    sentences: Sequence[Sentence],
+    grid: Grid | None = None,
+    *,
+    strategy: str | None = None,
+    start: str = "scores",
+    on_batch: Callable[[int], None] = lambda count: None,
+) -> EMTable:
+    """F1 of every setting on these sentences. ``on_batch`` receives how many chunks were done at one more rate."""
+    grid, strategy = grid or Grid(), strategy or em_strategy(tagger)
+    if strategy is None or not tagger.method.uses_em(strategy):
+        raise ZgulError(f"{tagger.method.title} has no EM ({strategy or 'no strategy'}). There is nothing to choose.")
+    if not sentences:
+        raise ZgulError("EM settings are chosen on sentences with tags. There are none.")
+    language = sentences[0].language or ""
+    base = EMConfig(start=start, tied=strategy in ("em-tied", "emea"))
+    codes = list(dict.fromkeys(sentence.language or "" for sentence in sentences))
+    encoded = tagger.pieces.encode(sentences, languages=tagger.language_table(codes, strategy)).to(tagger.device)
+    gold = [sentence.tags or [] for sentence in sentences]
+    table, decode = EMTable(language, len(sentences), base), decoder(tagger.decode, tagger.labels)
+    size = len(encoded.pieces), len(tagger.labels)
+    for rate in grid.rates:
+        config = replace(base, steps=max(grid.steps), lr=rate)
+        kept = {step: torch.zeros(size, device=tagger.device) for step in (0, *grid.steps)}
+
+        def run(batch: Batch, config: EMConfig = config, kept: dict[int, Tensor] = kept) -> None:
+            def keep(t: int, logits: Tensor) -> None:
+                if t in kept:
+                    encoded.scatter(kept[t], batch, logits.float().softmax(dim=-1))
+
+            tagger.engine.steps(batch, config, keep)
+
+        for batch, _ in tagger.run_batches(encoded, run):
+            on_batch(len(batch))
+        for step, probabilities in kept.items():
+            tags = decode(encoded.by_word(probabilities).numpy(), encoded.sentence_sizes)
+            labels = np.split(np.array(tagger.labels)[tags], np.cumsum(encoded.sentence_sizes)[:-1])
+            table.f1[step, rate if step else 0.0] = scores(gold, [row.tolist() for row in labels]).f1
+    return table
+
+
+def best_setting(tables: Sequence[EMTable]) -> EMConfig:
+    """The setting with the highest mean F1; of equal ones the one with fewer steps, then the smaller rate."""
+    mean = {key: float(np.mean([table.f1[key] for table in tables])) for key in tables[0].f1}
+    steps, rate = min(mean, key=lambda key: (-mean[key], key))
+    return replace(tables[0].base, steps=steps, lr=rate)

@@ -1,0 +1,124 @@
+"""The labelled data of a training run: its corpora, its labels, and their encoding, afresh with noise in each epoch."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul import corpora
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.batches import EncodedCorpus, LanguageTable
+from zgul.encoders.pieces import PieceEncoder
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.methods import find_method
+from zgul.training.config import NoiseConfig, TrainingConfig
+from zgul.training.noise import CharacterNoise, letter_counts
+
+# English NER is WikiAnn where the other sources are (Indo-Aryan), so that all follow one annotation scheme
+SPLITS = {("indo-aryan", "en"): "panx."}
+
+
+@dataclass
+class LabelledData:
+    """Training and development sentences of the sources."""
+
+    train: list[Sentence]
+    dev: list[Sentence]
+    labels: list[str]  # that the model predicts
+    allowed: Tensor  # [languages, C] bool: the labels that each language's corpus annotates
+    corpus_of: dict[str, int]  # language to row of `allowed`
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+
+    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: LanguageTable) -> EncodedCorpus:
+        """Encode sentences as they are."""
+        return pieces.encode(sentences, labels=self._index(), languages=table, corpora=self._corpora(sentences))
+
+    def encode_epoch(self, pieces: PieceEncoder, table: LanguageTable, seed: int, epoch: int) -> EncodedCorpus:
+        """Encode the training sentences of one epoch, with this epoch's own noise."""
+        words: Sequence[Sequence[str]] = [sentence.words for sentence in self.train]
+        if self.noise.sentences:
+            languages = [sentence.language for sentence in self.train]
+            words = self._noiser().apply(words, languages, np.random.default_rng([seed, epoch]))
+        return pieces.encode(
+            self.train, labels=self._index(), languages=table, corpora=self._corpora(self.train), words=words
+        )
+
+    def label_shares(self) -> Tensor:
+        """How often each label occurs in the training data, as shares [C]."""
+        counts = Counter(tag for sentence in self.train for tag in sentence.tags or ())
+        times = torch.tensor([float(counts[label]) for label in self.labels])
+        return times / times.sum()
+
+    def _noiser(self) -> CharacterNoise:
+        return CharacterNoise(
+            letter_counts(self.train),
+            sentence_share=self.noise.sentences,
+            word_share=self.noise.words,
+            edits=self.noise.edits,
+        )
+
+    def _index(self) -> dict[str, int]:
+        return {label: index for index, label in enumerate(self.labels)}
+
+    def _corpora(self, sentences: Sequence[Sentence]) -> list[int]:
+        return [self.corpus_of.get(sentence.language or "", 0) for sentence in sentences]
+
+
+def load_labelled(config: TrainingConfig) -> LabelledData:
+    """Read the corpora that a configuration asks for."""
+    folder = Path(config.data)
+    train: list[Sentence] = []
+    dev: list[Sentence] = []
+    for language in training_languages(config):
+        prefix = SPLITS.get((config.group, language), "")
+        sentences = corpora.load(folder, config.task, language, prefix + "train")
+        train += sample(sentences, config.limit, config.seed) if config.limit else sentences
+        dev += dev_sentences(config, language)
+    return labelled_data(train, dev, config)
+
+
+def training_languages(config: TrainingConfig) -> list[str]:
+    """The languages whose labels are trained on."""
+    return ["en"] if find_method(config.method).english_only else config.kept_sources
+
+
+def dev_sentences(config: TrainingConfig, language: str) -> list[Sentence]:
+    """A language's dev set."""
+    prefix = SPLITS.get((config.group, language), "")
+    return corpora.load(config.data, config.task, language, prefix + "dev")
+
+
+def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:
+    """Determine the labels (O first, then by name) and which corpus annotates which of them."""
+    used = {tag for sentence in train for tag in sentence.tags or ()} - set(config.unannotated)
+    if not used:
+        raise ZgulError("The training data has no labels.")
+    labels = sorted(used, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
+    unknown = {tag for sentence in dev for tag in sentence.tags or ()} - used - set(config.unannotated)
+    if unknown:
+        named = ", ".join(sorted(unknown))
+        message = f"The dev data has labels that the training data lacks: {named}. They count as mistakes."
+        warnings.warn(message, ZgulWarning, stacklevel=2)
+    languages = list(dict.fromkeys(sentence.language or "" for sentence in train))
+    allowed = torch.ones(len(languages), len(labels), dtype=torch.bool)
+    if config.label_set_per_corpus:
+        for row, language in enumerate(languages):
+            own = {tag for s in train if (s.language or "") == language for tag in s.tags or ()}
+            allowed[row] = torch.tensor([label in own for label in labels])
+    corpus_of = {language: row for row, language in enumerate(languages)}
+    return LabelledData(train, dev, labels, allowed, corpus_of, config.noise)
+
+
+def sample(sentences: list[Sentence], limit: int, seed: int) -> list[Sentence]:
+    """At most this many sentences, the same ones for the same seed."""
+    if len(sentences) <= limit:
+        return sentences
+    chosen = np.random.default_rng(seed).choice(len(sentences), limit, replace=False)
+    return [sentences[int(index)] for index in sorted(chosen)]

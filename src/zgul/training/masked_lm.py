@@ -1,0 +1,246 @@
+"""Masked language modelling (MAD-X): language adapters, many at once on one frozen encoder, or the encoder itself.
+
+Text is packed into blocks without padding. Of the pieces of each block 15% are masked (80% of these become the mask,
+10% a random piece, 10% stay), and only there the product with the vocabulary is computed. The N languages stand in
+one batch, each group of blocks going through its own adapter.
+
+An encoder without a masked-LM head (the embedded one) first gets a shared head, trained on all languages: ``logits =
+E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from one shared adapter and may be trained
+partly in mixture with another's (``mix``), so that a weighted sum of adapters means something.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zgul.adapters.bank import Bank
+from zgul.adapters.bottleneck import Invertible
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.encoders.batches import IGNORED
+from zgul.encoders.encoder import Encoder, masked_attention
+from zgul.encoders.pieces import PieceEncoder
+from zgul.errors import ZgulError
+from zgul.fast.graphs import GraphedStep
+from zgul.options import Options, option
+from zgul.progress import Report, Status, silent
+from zgul.training.optimiser import Optimiser
+
+
+@dataclass(frozen=True)
+class MLMConfig(Options):
+    """Settings of masked-LM training."""
+
+    steps: int = option(2000, "Training steps.", least=1)
+    blocks: int = option(16, "Blocks of each language in a step.", least=1)
+    lr: float = option(1e-3, "Learning rate [default: 1e-3; 5e-5 for a whole encoder].", least=0)
+    warmup: float = option(0.05, "Share of the steps in which the learning rate rises.", least=0, most=1)
+    clip: float = option(1.0, "Largest norm of the gradient.", above=0)
+    masked: float = option(0.15, "Share of the pieces that are masked.", above=0, below=1)
+    mix: float = option(
+        0.0, "Share of the blocks that are read with another language's adapter mixed in.", least=0, most=1
+    )
+    seed: int = option(0, "Random seed: order, masks, start.", least=0)
+
+
+class MLMHead(nn.Module):
+    """From a hidden state to scores of all pieces. The embeddings are the encoder's own and stay frozen."""
+
+    def __init__(self, width: int, vocabulary: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        with torch.no_grad():
+            self.dense.weight.copy_(torch.eye(width))
+            self.dense.bias.zero_()
+
+    def transform(self, hidden: Tensor) -> Tensor:  # [..., d] -> [..., d]
+        """Map hidden states into the space of the embeddings."""
+        transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
+        return transformed
+
+    def decode(self, transformed: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
+        return F.linear(transformed, embeddings, self.bias)
+
+    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
+        return self.decode(self.transform(hidden), embeddings)
+
+
+def pack_text(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> Tensor:
+    """Lines of text as blocks [n, length] of piece ids: begin, text with an end between lines, end."""
+    specials = pieces.tokenizer
+    stream = []
+    for line in lines:
+        if words := line.split():
+            stream += [*pieces.pieces(words), np.array([specials.end], np.int32)]
+    flat = np.concatenate([*stream, np.zeros(0, np.int32)])
+    room = length - 2
+    count = len(flat) // room
+    body = flat[: count * room].reshape(count, room)
+    return torch.from_numpy(np.pad(body, ((0, 0), (1, 1)), constant_values=((0, 0), (specials.begin, specials.end))))
+
+
+def mask_pieces(
+    ids: Tensor, share: float, mask_id: int, vocabulary: int, specials: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ids [R, T] to masked ids [R, T], the places that were masked [R, k], and what stood there [R, k].
+
+    A row with fewer than k pieces that are not special has places that stay as they are; their truth is IGNORED.
+    """
+    count = max(1, round(share * ids.shape[1]))
+    chance = torch.rand(ids.shape, device=ids.device).masked_fill(torch.isin(ids, specials), -1.0)
+    drawn = chance.topk(count, dim=1)
+    places, special = drawn.indices, drawn.values < 0
+    truth = ids.gather(1, places)
+    draw = torch.rand(truth.shape, device=ids.device)
+    any_piece = torch.randint_like(truth, vocabulary)
+    shown = torch.where(draw < 0.8, mask_id, torch.where(draw < 0.9, any_piece, truth))
+    shown = torch.where(special, truth, shown)
+    return ids.scatter(1, places, shown), places, truth.masked_fill(special, IGNORED)
+
+
+class MaskedLM(nn.Module):
+    """An encoder with a bank in it, under a masked-LM head."""
+
+    specials: Tensor
+
+    def __init__(
+        self, encoder: Encoder, head: MLMHead, bank: Bank | None, pieces: PieceEncoder, masked: float = 0.15
+    ) -> None:
+        super().__init__()
+        tokenizer = pieces.tokenizer
+        if tokenizer.mask is None:
+            raise ZgulError("The tokenizer of this encoder has no mask piece, so nothing can be masked.")
+        self.encoder, self.head, self.bank, self.masked = encoder, head, bank, masked
+        self.vocabulary, self.mask_id = head.bias.shape[0], tokenizer.mask
+        specials = torch.tensor([tokenizer.begin, tokenizer.end, tokenizer.pad], device=head.bias.device)
+        self.register_buffer("specials", specials)
+
+    def hidden(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> Tensor:
+        """ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d].
+
+        With ``order`` and ``share`` [N B], each block is read with ``share`` of its own adapter and the rest of adapter
+        ``order[n]``.
+        """
+        hidden, attend = self.encoder.embed(ids), masked_attention(None)
+        if self.bank is not None and len(self.bank.invertible):
+            hidden = self._invertible(hidden, inverse=False)
+        for index in range(self.encoder.depth):
+            x, f = self.encoder.layer(index, hidden, attend)
+            if self.bank is not None:
+                h = self.encoder.layer_norm(index, f + x)
+                groups = h.view(len(self.bank), -1, h.shape[-1])  # [N, B T, d]
+                u = self.bank.grouped(index, groups).view_as(h)
+                if order is not None and share is not None:
+                    other = self.bank.grouped(index, groups, order).view_as(h)
+                    u = torch.lerp(other, u, share[:, None, None].to(u.dtype))
+                f = f + u
+            hidden = self.encoder.layer_norm(index, f + x)
+        return hidden
+
+    def _invertible(self, x: Tensor, *, inverse: bool) -> Tensor:
+        assert self.bank is not None
+        parts = []
+        for block, group in zip(self.bank.invertible, x.chunk(len(self.bank)), strict=True):
+            assert isinstance(block, Invertible)
+            parts.append(block.inverse(group) if inverse else block(group))
+        return torch.cat(parts)
+
+    def forward(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mask, read and guess: scores [N B k, V] and the truth [N B k]."""
+        shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
+        hidden = self.hidden(shown, order, share)
+        hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
+        guess = self.head.transform(hidden)
+        if self.bank is not None and len(self.bank.invertible):  # the embeddings know nothing of the block
+            guess = self._invertible(guess, inverse=True)
+        return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1), truth.flatten()
+
+
+def train_masked_lm(
+    model: MaskedLM, blocks: Sequence[Tensor], config: MLMConfig, *, stage: str = "masked LM", report: Report = silent
+) -> list[dict[str, Any]]:
+    """Train what requires gradients on the blocks of each language. Returns the history of the loss."""
+    optimiser = Optimiser(model, lr=config.lr, weight_decay=0.01, clip=config.clip)
+    device = optimiser.optimised[0].device
+    torch.manual_seed(config.seed)
+    rng = np.random.default_rng(config.seed)
+    held = [block.to(device) for block in blocks]
+    mixing = config.mix > 0 and len(held) > 1
+
+    def update(ids: Tensor, order: Tensor, share: Tensor) -> Tensor:
+        model.zero_grad()
+        scores, truth = model(ids, order, share) if mixing else model(ids)
+        loss = F.cross_entropy(scores.float(), truth)
+        loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+    step_of = GraphedStep(update)
+    model.train()
+    started, history = time.monotonic(), []
+    running, counted = torch.zeros((), device=device), 0
+    every = max(1, min(100, config.steps // 10))
+    for step in range(config.steps):
+        optimiser.set_lr(config.lr * _schedule(step, config))
+        rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
+        ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
+        order, share = _mixture(rng, len(held), len(ids), config.mix)
+        running += step_of(ids=ids, order=order.to(device), share=share.to(device))
+        counted += 1
+        if (step + 1) % every == 0 or step + 1 == config.steps:
+            loss = float(running / counted)
+            running, counted = torch.zeros((), device=device), 0
+            if not math.isfinite(loss):
+                raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
+            seconds = time.monotonic() - started
+            history.append({"step": step + 1, "loss": loss, "seconds": seconds, "tokens": (step + 1) * ids.numel()})
+            report(Status(stage, step + 1, config.steps, {"loss": loss}))
+    optimiser.close()
+    model.eval()
+    return history
+
+
+@torch.no_grad()
+def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int = 64) -> tuple[float, float]:
+    """Masked accuracy in percent and perplexity on held-out blocks of one language (a bank of one adapter, or none)."""
+    device = model.head.bias.device
+    torch.manual_seed(seed)  # every adapter is asked about the same masked places
+    model.eval()
+    right, loss, total = 0, 0.0, 0
+    for part in torch.split(blocks.to(device).long(), batch):
+        scores, truth = model(part)
+        right += int((scores.argmax(dim=-1) == truth).sum())
+        loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))
+        total += int((truth != IGNORED).sum())
+    return 100 * right / max(total, 1), math.exp(min(loss / max(total, 1), 50))
+
+
+def specialise(shared: LanguageAdapter, languages: Sequence[str]) -> list[LanguageAdapter]:
+    """One copy of a shared adapter for each language."""
+    adapters = [copy.deepcopy(shared) for _ in languages]
+    for adapter, language in zip(adapters, languages, strict=True):
+        adapter.language = language
+    return adapters
+
+
+def _schedule(step: int, config: MLMConfig) -> float:
+    warm = max(1.0, config.warmup * config.steps)
+    return min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm))
+
+
+def _mixture(rng: np.random.Generator, languages: int, rows: int, mix: float) -> tuple[Tensor, Tensor]:
+    """Another adapter for each language, and each block's share of its own."""
+    order = rng.permutation(languages)
+    share = np.where(rng.random(rows) < mix, rng.uniform(0.3, 1.0, rows), 1.0)
+    return torch.from_numpy(order), torch.from_numpy(share.astype(np.float32))

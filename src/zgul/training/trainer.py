@@ -1,0 +1,254 @@
+"""Training: epochs of mixed-language batches, model selection on the combined source dev sets, checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul.devices import halving
+from zgul.encoders.batches import EncodedCorpus
+from zgul.encoders.pieces import PieceEncoder
+from zgul.errors import ZgulError
+from zgul.evaluation import Scores, scores
+from zgul.progress import Report, Status, silent
+from zgul.tagger import Tagger
+from zgul.tensors import write_json
+from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from zgul.training.config import TrainingConfig
+from zgul.training.interrupt import deferred_interrupt
+from zgul.training.labelled_data import LabelledData
+from zgul.training.optimiser import Optimiser
+from zgul.training.stepper import Stepper
+
+LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
+POOL = 50  # batches that are sorted by length together
+DEV_TOKENS = {"cuda": 65536, "cpu": 8192}  # of the dev sets, read at once
+MAX_TYPES = 1_000_000  # word types that are remembered as pieces while training
+CHECKPOINT = "checkpoint.safetensors"
+OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
+# What of a configuration may change between the start of a run and its continuation.
+FREE = ("data", "device", "tensorboard", "em_by", "em_sentences")
+
+
+def seed_everything(seed: int) -> None:
+    """New parameters, dropout and the order of batches follow from this."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - libraries may still draw from it
+
+
+class Trainer:
+    """Trains the model of a tagger in place."""
+
+    def __init__(
+        self,
+        tagger: Tagger,
+        data: LabelledData,
+        config: TrainingConfig,
+        folder: Path | None = None,
+        *,
+        checkpoint_every: float = 0.0,
+    ) -> None:
+        """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history."""
+        self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
+        self.checkpoint_every, self._saved = checkpoint_every, -math.inf
+        self.device = tagger.device
+        most = min(tagger.parts.encoder.max_pieces, config.max_pieces)
+        related = tagger.pieces.related_letters
+        self.pieces = PieceEncoder(tagger.pieces.tokenizer, most, related_letters=related, max_types=MAX_TYPES)
+        self.table = tagger.language_table(list(data.corpus_of), tagger.method.strategies[0])
+        self.batch_rows = config.batch_size * config.accumulate
+        on_gpu = self.device.type == "cuda"
+        self.optimiser = Optimiser(
+            tagger.model,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            clip=config.clip,
+            precision=config.precision,
+            shares=dict.fromkeys(OF_LANGUAGES, config.language_lr),
+        )
+        micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
+        self.stepper = Stepper(tagger.model, self.optimiser, data.allowed.to(self.device), micro)
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+        self.dev = data.encode(data.dev, self.pieces, self.table).to(self.device)
+        self.dev_tokens = DEV_TOKENS["cuda" if on_gpu else "cpu"]
+        self.gold = [sentence.tags or [] for sentence in data.dev]
+        self.steps_per_epoch = math.ceil(len(data.encode(data.train, self.pieces, self.table)) / self.batch_rows)
+        self.total_steps = self.steps_per_epoch * config.rounds
+
+    @property
+    def checkpoint(self) -> Path | None:
+        return self.folder / CHECKPOINT if self.folder else None
+
+    def resume(self) -> bool:
+        """Go back to where the checkpoint stands. False where there is none."""
+        if self.checkpoint is None or not self.checkpoint.is_file():
+            return False
+        self.best, self.progress = load_checkpoint(self.checkpoint, self.optimiser, self._fingerprint)
+        return True
+
+    def run(self, report: Report = silent) -> list[dict[str, Any]]:
+        """Train to the end, or to an early stop. The selected weights are left in the model, in float32.
+
+        Ctrl-C leaves a checkpoint of the step it falls in and raises ``KeyboardInterrupt``. The last checkpoint stays:
+        whoever saves the tagger removes it.
+        """
+        with (
+            ThreadPoolExecutor(1) as background,
+            deferred_interrupt(self.checkpoint is not None) as interrupt,
+        ):
+            prepared = background.submit(self._epoch, self.progress.epoch)
+            while self.progress.epoch < self.config.rounds and not self._stale():
+                epoch = prepared.result().to(self.device)
+                if self.progress.epoch + 1 < self.config.rounds:
+                    prepared = background.submit(self._epoch, self.progress.epoch + 1)
+                if not self._train_epoch(epoch, report, interrupt):
+                    break
+                self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
+        if self.config.select == "best" and self.best:
+            self.optimiser.load(self.best)
+        self.optimiser.close()
+        self.tagger.model.eval()
+        return self.progress.history
+
+    def _epoch(self, epoch: int) -> EncodedCorpus:
+        return self.data.encode_epoch(self.pieces, self.table, self.config.seed, epoch)
+
+    def _train_epoch(self, corpus: EncodedCorpus, report: Report, interrupt: threading.Event) -> bool:
+        """Train one epoch. False when training is to stop early."""
+        progress = self.progress
+        batches = self._order(corpus, progress.epoch)
+        if self._due(len(batches)) and not self._evaluate(report):  # stopped in this evaluation, and resumed
+            return False
+        running = torch.tensor(progress.loss, device=self.device)
+        for rows, length in batches[progress.batch :]:
+            self.tagger.model.train()
+            self.optimiser.set_lr(self._lr(progress.step))
+            running += self.stepper.step(corpus.batch(rows, length))
+            progress.counted += 1
+            progress.step += 1
+            progress.batch += 1
+            if self._due(len(batches)):
+                progress.loss = float(running)
+                if not self._evaluate(report):
+                    return False
+                running = torch.zeros_like(running)
+            elif self.device.type == "cpu" or progress.counted % 20 == 0:  # reading the loss waits for the GPU
+                report(Status("training", progress.step, self.total_steps, {"loss": float(running) / progress.counted}))
+            if interrupt.is_set():
+                progress.loss = float(running)
+                self._save(now=True)
+                raise KeyboardInterrupt
+        progress.loss = float(running)
+        return True
+
+    def _due(self, batches: int) -> bool:
+        """Whether an evaluation comes now. After it no step is counted."""
+        every = self.config.eval_every or self.steps_per_epoch
+        last = self.progress.batch == batches and self.progress.epoch + 1 == self.config.rounds
+        return self.progress.counted > 0 and (self.progress.step % every == 0 or last)
+
+    def _evaluate(self, report: Report) -> bool:
+        """Score the dev sets and keep the best weights. False when training is to stop early."""
+        progress = self.progress
+        loss = progress.loss / progress.counted
+        if not math.isfinite(loss):
+            raise ZgulError(
+                f"The loss is no longer a number at step {progress.step}. Lower --lr (now {self.config.lr:g})."
+            )
+        self._save()  # whatever happens in the evaluation, no step is lost
+        f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
+        progress.loss, progress.counted = 0.0, 0
+        entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
+        progress.history.append(entry)
+        if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last weights are the best
+            progress.best_f1, progress.best_step, progress.stale = f1, progress.step, 0
+            if self.config.select == "best":
+                self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
+        else:
+            progress.stale += 1
+        self._save()
+        if self.folder:
+            write_json(self.folder / "history.json", progress.history)
+        figures = {"loss": loss, "dev F1": f1, "best": progress.best_f1}
+        report(Status("training", progress.step, self.total_steps, figures))
+        return not self._stale()
+
+    def _stale(self) -> bool:
+        return bool(self.config.patience and self.progress.stale >= self.config.patience)
+
+    def _save(self, *, now: bool = False) -> None:
+        if self.checkpoint and (now or time.monotonic() - self._saved >= self.checkpoint_every):
+            save_checkpoint(self.checkpoint, self.optimiser, self.best, self.progress, self._fingerprint)
+            self._saved = time.monotonic()
+
+    @torch.no_grad()
+    def dev_scores(self, report: Report = silent) -> Scores:
+        """F1 on the combined dev sets of the sources, without EM."""
+        advice = "use a device with more memory (--device cpu)"
+        predicted, self.dev_tokens = halving(
+            lambda tokens: self._predict(tokens, report), self.dev_tokens, "tokens", advice
+        )
+        labels = np.array(self.tagger.labels)[self.dev.by_word(predicted).numpy()]
+        tags = np.split(labels, np.cumsum(self.dev.sentence_sizes)[:-1])
+        return scores(self.gold, [row.tolist() for row in tags])
+
+    def _predict(self, tokens: int, report: Report) -> Tensor:
+        """The best label of each piece of the dev sets [P], in batches of this many tokens."""
+        model = self.tagger.model.eval()
+        predicted = torch.zeros(len(self.dev.pieces), dtype=torch.long, device=self.device)
+        done = 0
+        for batch in self.dev.batches(tokens, multiple=LENGTH_STEP):
+            self.dev.scatter(predicted, batch, model(batch).argmax(dim=-1))
+            done += len(batch)
+            report(Status("dev sets", done, len(self.dev)))
+        return predicted
+
+    def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
+        """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""
+        rng = np.random.default_rng([self.config.seed, 7, epoch])
+        lengths = corpus.lengths.cpu().numpy() + 2
+        order = rng.permutation(len(lengths))
+        size = self.batch_rows
+        batches = []
+        for start in range(0, len(order), size * POOL):
+            pool = order[start : start + size * POOL]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            batches += [pool[at : at + size] for at in range(0, len(pool), size)]
+        batches = [batches[index] for index in rng.permutation(len(batches))]
+        longest = [int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP) for rows in batches]
+        if self.device.type == "cuda":  # graphs need one shape
+            batches = [np.pad(rows, (0, size - len(rows)), constant_values=-1) for rows in batches]
+        # one copy to the device: one for each batch would wait for the step before it
+        together = torch.from_numpy(np.concatenate(batches)).to(self.device)
+        return list(zip(torch.split(together, [len(rows) for rows in batches]), longest, strict=True))
+
+    def _lr(self, step: int) -> float:
+        """Linear warm-up, linear decay."""
+        warm = self.config.warmup * self.total_steps
+        if step < warm:
+            return self.config.lr * (step + 1) / warm
+        return self.config.lr * max(0.0, (self.total_steps - step) / max(1.0, self.total_steps - warm))
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """What must be the same for a checkpoint to be continued: the configuration and the sentences themselves."""
+        told = json.dumps([self.config.to_dict() | dict.fromkeys(FREE, ""), self.tagger.labels], sort_keys=True)
+        digest = hashlib.sha256(told.encode())
+        for sentences in (self.data.train, self.data.dev):
+            for sentence in sentences:
+                parts = (sentence.words, sentence.tags, sentence.language, sentence.word_languages)
+                digest.update(repr(parts).encode())
+            digest.update(b"\n")
+        return digest.hexdigest()
