@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from zgul.corpora.letters import kin
+from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 
@@ -122,12 +122,12 @@ class PieceEncoder:
     def _learn_letters(self, letters: Iterable[str]) -> None:
         """Find for every unknown letter the nearest of its kin that is known, if there is one."""
         new = sorted(letter for letter in letters if ord(letter) not in self._read_as)
-        candidates = sorted({other for letter in new for other in (letter, *kin(letter)) if other})
+        candidates = sorted({other for letter in new for other in (letter, *similar_letters(letter)) if other})
         known = {
             one for one, ids in zip(candidates, self._tokenise(candidates), strict=True) if self.unknown not in ids
         }
         for letter in new:
-            choices = (other for other in (letter, *kin(letter)) if other in known or not other)
+            choices = (other for other in (letter, *similar_letters(letter)) if other in known or not other)
             self._read_as[ord(letter)] = next(choices, letter)
 
     def _tokenise(self, words: list[str]) -> list[list[int]]:
