@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zgul.corpora import Sentence, columns, wikiann
+from zgul.corpora import lines as lines_module
 from zgul.corpora.tags import UPOS, check_tags, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
 
@@ -85,7 +86,7 @@ def test_an_unclosed_last_sentence_is_kept() -> None:
 
 
 def test_a_file_without_blank_lines_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "MAX_WORDS", 10)
+    monkeypatch.setattr(lines_module, "MAX_BLOCK_LINES", 10)
     with pytest.raises(ZgulError, match="line 11: no blank line in"):
         read("a O\n" * 11)
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zgul.corpora import Sentence, conllu, segment
+from zgul.corpora import lines as lines_module
 from zgul.corpora.conllu import ConlluSentence
 from zgul.corpora.tags import UPOS
 from zgul.errors import ZgulError, ZgulWarning
@@ -238,7 +239,7 @@ def test_blocks_of_comments_and_needless_blank_lines() -> None:
 
 
 def test_a_file_without_blank_lines_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conllu, "MAX_LINES", 5)
+    monkeypatch.setattr(lines_module, "MAX_BLOCK_LINES", 5)
     with pytest.raises(ZgulError, match="line 6: no blank line in 5 lines"):
         read("".join(row(number) for number in range(1, 10)))
     with pytest.raises(ZgulError, match="line 6: no blank line in 5 lines"):

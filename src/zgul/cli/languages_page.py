@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zgul.errors import ZgulError
-from zgul.languages import Language, find, similarity
+from zgul.languages import GROUPS, Language, find, similarity
 from zgul.languages.relatedness import KINDS
 from zgul.tagging.language_profile import LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
 from zgul.tagging.shipped import TASKS
@@ -75,9 +75,7 @@ def show_relatedness(names: Sequence[str], kind: str, as_json: bool) -> None:
 
 
 def _paper_table(rows: Sequence[PaperLanguage]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "code", "language", "own name", "script", "nearest"):
-        table.add_column(heading, no_wrap=True)
+    table = _table("", "code", "language", "own name", "script", "nearest")
     group = role = ""
     for row in rows:
         if row.group != group:
@@ -87,6 +85,13 @@ def _paper_table(rows: Sequence[PaperLanguage]) -> Table:
         own = row.language
         table.add_row(label, own.code, own.name, own.autonym or "", own.scripts[0], row.most_related or "")
         group, role = row.group, row.role
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
     return table
 
 
@@ -118,22 +123,17 @@ def _identity(profile: LanguageProfile) -> list[tuple[str, str]]:
 
 
 def _sources(profile: LanguageProfile) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("  source")
-    table.add_column("average", no_wrap=True)
-    for heading in ("genetic", "syntactic"):
-        table.add_column(heading, justify="right")
-    table.add_column("group")
-    own = profile.assignment.group
-    for source in profile.sources:
-        bar = "█" * round(10 * source.average)
+    table = _table("  source", "average", "genetic", "syntactic", "group")
+    for source, values in profile.similarity.items():
+        groups = [group for group in GROUPS.values() if source in group.sources]
+        bar = "█" * round(10 * values["average"])
         table.add_row(
-            f"  {find(source.source)}",
-            Text(f"{source.average:.2f} {bar:░<10}", style=_colour(source.average)),
-            f"{source.genetic:.2f}",
-            f"{source.syntactic:.2f}",
-            "every group" if len(source.groups) > 1 else source.groups[0],
-            style="" if own and own.name in source.groups else "dim",
+            f"  {find(source)}",
+            Text(f"{values['average']:.2f} {bar:░<10}", style=_colour(values["average"])),
+            f"{values['genetic']:.2f}",
+            f"{values['syntactic']:.2f}",
+            "every group" if len(groups) > 1 else groups[0].name,
+            style="" if profile.assignment.group in groups else "dim",
         )
     return table
 
@@ -164,10 +164,7 @@ def _accuracy(tagger: ServingTagger) -> str:
 
 
 def _heat_map(languages: Sequence[Language], matrix: Sequence[Sequence[float]]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for language in languages:
-        table.add_column(language.code, justify="right", no_wrap=True)
+    table = _table("", *(language.code for language in languages))
     for language, values in zip(languages, matrix, strict=True):
         table.add_row(str(language), *(_cell(value) for value in values))
     return table

@@ -9,7 +9,6 @@ warning. ``write`` gives ``word TAB tag``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
 from zgul.corpora.sentence import Sentence
@@ -17,7 +16,6 @@ from zgul.corpora.tags import tag_problem, to_iob2
 from zgul.errors import ZgulError
 
 DOCSTART = "-DOCSTART-"
-MAX_WORDS = 100_000  # in one sentence; a file with more is of another kind
 
 
 def read(source: Source, task: str | None = "ner", language: str | None = None) -> Iterator[Sentence]:
@@ -57,25 +55,20 @@ def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[int], list[
 
 def _blocks(lines: Lines, least: int) -> Iterator[list[tuple[int, list[str]]]]:
     """Read the rows of each sentence, with line numbers and split into columns."""
-    rows: list[tuple[int, list[str]]] = []
     width = 0
-    for line in chain(lines, [""]):
-        columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-        if not line.strip() or columns[0] == DOCSTART:
-            if rows:
-                yield rows
-                rows = []
-            continue
-        width = width or len(columns)
-        if len(columns) != width or width < least:
-            expected = max(width, least)
-            hint = "; a word must not contain a tab" if "\t" in line and len(columns) > expected else ""
-            raise lines.error(f"{len(columns)} columns where {expected} are expected{hint}")
-        if not columns[0].strip():
-            raise lines.error("an empty word; every line needs a word and its tag")
-        rows.append((lines.number, columns))
-        if len(rows) > MAX_WORDS:
-            raise lines.error(f"no blank line in {MAX_WORDS:,} lines; separate sentences by a blank line")
+    for first, block in lines.blocks(separator=DOCSTART):
+        rows = []
+        for number, line in enumerate(block, start=first):
+            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            width = width or len(columns)
+            if len(columns) != width or width < least:
+                expected = max(width, least)
+                hint = "; a word must not contain a tab" if "\t" in line and len(columns) > expected else ""
+                raise lines.error(f"{len(columns)} columns where {expected} are expected{hint}", number)
+            if not columns[0].strip():
+                raise lines.error("an empty word; every line needs a word and its tag", number)
+            rows.append((number, columns))
+        yield rows
     if lines.unfinished:
         lines.warn("the last line has no line end; the file may have been cut short")
 
@@ -83,7 +76,7 @@ def _blocks(lines: Lines, least: int) -> Iterator[list[tuple[int, list[str]]]]:
 def _format_rows(sentence: Sentence) -> str:
     for word in sentence.words:
         check_word(word)
-        if word == DOCSTART:
+        if word.startswith(DOCSTART):
             raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
     tags = ["_"] * len(sentence) if sentence.tags is None else sentence.tags
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True)) + "\n"

@@ -25,7 +25,6 @@ from zgul.languages import find
 ID, FORM, UPOS_COLUMN, MISC = 0, 1, 3, 9  # columns, from 0
 COLUMNS = 10
 EMPTY = "_"
-MAX_LINES, MAX_CHARACTERS = 100_000, 1 << 24  # of one sentence with its comments; a file with more is of another kind
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
@@ -180,29 +179,10 @@ class ConlluSentence:
 def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]:
     """Read sentence by sentence. Columns and numbering are checked; so is UPOS, unless ``check_upos`` is False."""
     lines = Lines(source)
-    return (_parse(lines, first, block, check_upos) for first, block in _blocks(lines))
-
-
-def _blocks(lines: Lines) -> Iterator[tuple[int, list[str]]]:
-    """Read the lines between blank lines, each block with the number of its first line."""
-    block: list[str] = []
-    first = characters = 0
-    for line in lines:
-        if not line or line.isspace():
-            if block:
-                yield first, block
-            block, characters = [], 0
-            continue
-        first = first if block else lines.number
-        block.append(line)
-        characters += len(line)
-        if len(block) > MAX_LINES or characters > MAX_CHARACTERS:
-            raise lines.error(
-                f"no blank line in {MAX_LINES:,} lines or {MAX_CHARACTERS:,} characters; separate sentences by one"
-            )
-    if block:
-        lines.warn("the last sentence has no blank line after it; the file may have been cut short")
-        yield first, block
+    for first, block in lines.blocks():
+        if lines.line.strip():
+            lines.warn("the last sentence has no blank line after it; the file may have been cut short")
+        yield _parse(lines, first, block, check_upos)
 
 
 def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> ConlluSentence:

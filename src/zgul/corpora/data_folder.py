@@ -85,14 +85,13 @@ class DataFolder:
 
     def labelled_file(self, task: str, language: str, split: str) -> Path | None:
         """The file of a split, or None if it is not there."""
-        files = self._labelled_files(task, language, split)
-        return files[0] if files else None
+        return next(iter(_existing(self.path / task / language, split, FORMATS)), None)
 
     def sentences(self, task: str, language: str, split: str) -> list[Sentence]:
         """Read a split; an error says which splits and languages are there instead."""
         if task not in TASKS:
             raise ZgulError(f"unknown task {task!r}: choose pos or ner")
-        files = self._labelled_files(task, language, split)
+        files = _existing(self.path / task / language, split, FORMATS)
         if not files:
             missing = f"no {task} data for {language!r}, split {split!r}, in {self.path}"
             raise ZgulError(f"{missing}; {self._what_is_there(task, language)}")
@@ -129,9 +128,6 @@ class DataFolder:
                 f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}; there is text for: {languages}"
             )
         return (line for path in paths for line in Lines(path) if line.strip())
-
-    def _labelled_files(self, task: str, language: str, split: str) -> list[Path]:
-        return _existing(self.path / task / language, split, FORMATS)
 
     def _what_is_there(self, task: str, language: str) -> str:
         folder = self.path / task / language

@@ -21,6 +21,7 @@ Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream ope
 Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
 
 MAX_LINE = 1 << 24  # bytes
+MAX_BLOCK_LINES, MAX_BLOCK = 100_000, 1 << 24  # lines and characters between two blank lines
 BOM = "\ufeff"
 _TOO_LONG = "longer than 16 MiB; is this a text file?"
 _NUL = "a NUL character; is this a text file in UTF-8?"
@@ -33,6 +34,7 @@ class Lines:
         self.source = source
         self.name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "input"))
         self.name = "standard input" if self.name == "-" else self.name
+        self.line = ""  # the current one
         self.number = 0  # of the current line, from 1
         self.unfinished = False  # the current line has no line end
 
@@ -46,6 +48,28 @@ class Lines:
                     stream.close()
         else:
             yield from self._decoded(self.source)
+
+    def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
+        """Collect the lines between blank lines, and between lines that begin with ``separator``.
+
+        Each block comes with the number of its first line.
+        """
+        block: list[str] = []
+        first = characters = 0
+        for line in self:
+            if not line or line.isspace() or line.startswith(separator):
+                if block:
+                    yield first, block
+                block, characters = [], 0
+                continue
+            first = first if block else self.number
+            block.append(line)
+            characters += len(line)
+            if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
+                limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
+                raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
+        if block:
+            yield first, block
 
     def error(self, problem: str, line: int | None = None) -> ZgulError:
         """Make an error that names the file and a line, by default the current one."""
@@ -76,6 +100,7 @@ class Lines:
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
+            self.line = line
             yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:

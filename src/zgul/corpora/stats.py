@@ -105,7 +105,7 @@ def measure(data_dir: Path | str, report: Report = lambda _file, _done, _total: 
         report("/".join(key), done, len(files))
         counted.add(folder, *key)
     report("", len(files), len(files))
-    groups = [group for group in GROUPS.values() if counted.tests(group) or counted.trained(group)]
+    groups = [group for group in GROUPS.values() if counted.has_data(group)]
     return Statistics(
         tuple(counted.splits.values()),
         tuple(counted.group_stats(group) for group in groups),
@@ -165,9 +165,10 @@ class _Counted:
         rows = (self.splits.get((group.task, code, "test")) for code in group.targets)
         return [row for row in rows if row is not None]
 
-    def trained(self, group: Group) -> list[str]:
-        """The sources of a group that have training data, without English, which is in every group."""
-        return [code for code in group.sources[1:] if (group.task, code, "train") in self.splits]
+    def has_data(self, group: Group) -> bool:
+        """Whether there is a test file of a target, or training data of a source other than English."""
+        trained = ((group.task, code, "train") in self.splits for code in group.sources[1:])
+        return bool(self.tests(group)) or any(trained)
 
     def source_files(self, group: Group, split: str) -> Iterator[tuple[str, str, str]]:
         """The files of a group's sources; the plain split where the group's own is not there."""

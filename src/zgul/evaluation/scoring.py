@@ -128,9 +128,9 @@ def _chunks(sentences: Tags) -> list[set[Chunk]]:
         chunks: set[Chunk] = set()
         for tag in (*tags, "O"):
             if tag != before or tag[0] in "BES":  # else the chunk goes on
-                stops, starts = _border(before, tag)
-                if stops:
-                    chunks.add((_type(before), begin, position))
+                stopped, starts = _border(before, tag)
+                if stopped:
+                    chunks.add((stopped, begin, position))
                 if starts:
                     begin = position
                 before = tag
@@ -140,13 +140,13 @@ def _chunks(sentences: Tags) -> list[set[Chunk]]:
 
 
 @cache
-def _border(before: str, tag: str) -> tuple[bool, bool]:
-    """Whether a chunk stops between two tags, and whether one starts."""
+def _border(before: str, tag: str) -> tuple[str, bool]:
+    """The type of the chunk that stops between two tags ("" if none does), and whether a chunk starts."""
     old, new = before[0], tag[0]
     other_type = _type(before) != _type(tag)
     stops = old in "ES" or (old in "BI" and new in "BSO") or (old not in "O." and other_type)
     starts = new in "BS" or (old in "ESO" and new in "EI") or (new not in "O." and other_type)
-    return stops, starts
+    return _type(before) if stops else "", starts
 
 
 def _count_types(sentences: Iterable[set[Chunk]]) -> Counter[str]:

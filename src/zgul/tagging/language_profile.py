@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +23,7 @@ from zgul.languages import (
     most_related,
     similarity,
 )
-from zgul.languages.relatedness import KINDS
+from zgul.languages.relatedness import KINDS, Kind
 from zgul.tagging import shipped
 
 
@@ -47,17 +45,6 @@ class ServingTagger(shipped.Served):
 
 
 @dataclass(frozen=True)
-class SourceSimilarity:
-    """How similar a source language is to a language."""
-
-    source: str
-    groups: tuple[str, ...]  # of which it is a source
-    average: float
-    genetic: float
-    syntactic: float
-
-
-@dataclass(frozen=True)
 class LanguageProfile:
     """What is known about a language, and what zgul has for it."""
 
@@ -65,7 +52,7 @@ class LanguageProfile:
     assignment: Assignment  # its group, and why that one
     features_of: str  # code of the language whose URIEL features are used
     most_related: str  # source of its group, or of all groups if it has none
-    sources: tuple[SourceSimilarity, ...]  # the most similar first
+    similarity: dict[str, dict[Kind, float]]  # to each source by kind, the most similar source first
     taggers: tuple[ServingTagger, ...]  # one per task
 
 
@@ -81,44 +68,35 @@ class PaperLanguage:
     taggers: dict[str, str]  # by task
 
 
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """A profile says whose features are used, so a warning about it would only repeat that."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZgulWarning)
-        yield
-
-
-@_without_warnings()
 def describe(language: str | Language) -> LanguageProfile:
     """Collect what is known about a language, which may be given by any code or name."""
     language = find(language)
-    assignment = explain_group(language)
-    sources = [_similarity(language, source) for source in SOURCES]
-    return LanguageProfile(
-        language,
-        assignment,
-        feature_source(language.iso3).code,
-        most_related(language, assignment.group.sources if assignment.group else SOURCES),
-        tuple(sorted(sources, key=lambda source: -source.average)),
-        tuple(_serving_tagger(language, task) for task in shipped.TASKS),
-    )
+    with _no_warnings():
+        assignment = explain_group(language)
+        similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
+        return LanguageProfile(
+            language,
+            assignment,
+            feature_source(language.iso3).code,
+            most_related(language, assignment.group.sources if assignment.group else SOURCES),
+            dict(sorted(similar.items(), key=lambda item: -item[1]["average"])),
+            tuple(_serving_tagger(language, task) for task in shipped.TASKS),
+        )
 
 
-@_without_warnings()
 def paper_languages() -> list[PaperLanguage]:
     """The sources and targets of the paper's groups."""
     rows = []
-    for group in GROUPS.values():
-        for role, codes in (("source", group.sources), ("target", group.targets)):
-            for code in codes:
+    roles = [(group, role) for group in GROUPS.values() for role in ("source", "target")]
+    for group, role in roles:
+        for code in group.sources if role == "source" else group.targets:
+            with _no_warnings():
                 nearest = most_related(code, group.sources) if role == "target" else None
                 taggers = {task: shipped.serving(code, task).name for task in shipped.TASKS}
-                rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
+            rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
     return rows
 
 
-@_without_warnings()
 def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy | None:
     """Return the F1 to expect of the shipped tagger that serves a language.
 
@@ -136,19 +114,20 @@ def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy |
     if history and language.code in config["sources"]:
         best = round(max(entry["dev_f1"] for entry in history), 1)
         return ExpectedAccuracy(best, tuple(config["sources"]), "measured on the dev sets of all its source languages")
-    group = assign_group(language)
-    relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
-    if served.warning or group is None or not relatives:
-        return None
-    nearest = most_related(language, relatives)
+    with _no_warnings():
+        group = assign_group(language)
+        relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
+        if served.warning or group is None or not relatives:
+            return None
+        nearest = most_related(language, relatives)
     spread = f"related languages have {min(relatives.values()):.0f} to {max(relatives.values()):.0f}"
     note = f"a guess, as measured on its closest relative {find(nearest)}; {spread}. Check a sample by hand"
     return ExpectedAccuracy(relatives[nearest], (nearest,), note)
 
 
-def _similarity(language: Language, source: str) -> SourceSimilarity:
-    groups = tuple(group.name for group in GROUPS.values() if source in group.sources)
-    return SourceSimilarity(source, groups, **{kind: round(similarity(language, source, kind), 4) for kind in KINDS})
+def _no_warnings() -> warnings.catch_warnings[None]:
+    """A profile says whose features are used, so a warning about it would only repeat that."""
+    return warnings.catch_warnings(action="ignore", category=ZgulWarning)
 
 
 def _serving_tagger(language: Language, task: str) -> ServingTagger:
