@@ -110,6 +110,26 @@ def test_other_texts_are_running_text(text: str) -> None:
     assert not lines_are_sentences(text.split("\n"))
 
 
+def test_little_is_read_before_the_first_sentence() -> None:
+    taken = 0
+
+    def lines():  # type: ignore[no-untyped-def]
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "A long line. " * 1000
+
+    class Stream:
+        name = "endless"
+        source = lines()
+
+        def readline(self, limit: int) -> str:
+            return next(self.source) + "\n"
+
+    assert next(plain_text.read(Stream(), "auto")).words == ["A", "long", "line", "."]  # type: ignore[arg-type]
+    assert taken < 20
+
+
 def test_real_treebanks_as_text(shared_data: Path) -> None:
     """Gothic has no punctuation: a sentence a line is recognised. Wrapped Swiss German is not cut at line ends."""
     gothic = [s.comment("text") or "" for s in conllu.read(shared_data / "conllu/got_proiel-ud-test.conllu.xz")]

@@ -15,9 +15,9 @@ __all__ += ["columns", "conllu", "plain_text", "segment", "wikiann"]
 
 def load(data_dir: Path | str, task: str, lang: str, split: str) -> list[Sentence]:
     """Read a labelled split of a data folder: ``DataFolder.sentences``."""
-    return DataFolder(Path(data_dir)).sentences(task, lang, split)
+    return DataFolder(data_dir).sentences(task, lang, split)
 
 
 def load_text(data_dir: Path | str, lang: str, kinds: Iterable[str] = TEXT_KINDS) -> Iterator[str]:
     """Read the lines of unlabelled text of a data folder: ``DataFolder.text_lines``."""
-    return DataFolder(Path(data_dir)).text_lines(lang, kinds)
+    return DataFolder(data_dir).text_lines(lang, kinds)

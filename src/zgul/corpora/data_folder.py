@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from zgul.corpora import columns, conllu, wikiann
@@ -77,11 +76,11 @@ def _format(path: Path) -> str:
     return "wikiann" if lines and all(prefixed) else "columns"
 
 
-@dataclass(frozen=True)
 class DataFolder:
     """Finds and reads the files of a data folder."""
 
-    path: Path
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
 
     def labelled_file(self, task: str, language: str, split: str) -> Path | None:
         """The file of a split, or None if it is not there."""

@@ -67,7 +67,7 @@ def lines_are_sentences(lines: Sequence[str]) -> bool:
 
 def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> Iterator[Sentence]:
     if form == "auto":
-        first = list(islice(lines, SAMPLE))
+        first = _beginning(lines)
         lines = chain(first, lines)
         form = "sentences" if lines_are_sentences(first) else "raw"
         if form == "sentences":
@@ -80,6 +80,18 @@ def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> It
         yield from segment.stream(lines, language)
     else:
         yield from _one_a_line(lines, form, language)
+
+
+def _beginning(lines: Iterator[str]) -> list[str]:
+    """The first lines: at most ``SAMPLE``, and not many more characters than ``segment.stream`` holds."""
+    first: list[str] = []
+    characters = 0
+    for line in islice(lines, SAMPLE):
+        first.append(line)
+        characters += len(line)
+        if characters > segment.BUFFER:
+            break
+    return first
 
 
 def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterator[Sentence]:

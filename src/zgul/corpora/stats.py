@@ -98,7 +98,7 @@ class Statistics:
 
 def measure(data_dir: Path | str, report: Report = lambda _file, _done, _total: None) -> Statistics:
     """Read every labelled file of a data folder once and count."""
-    folder = DataFolder(Path(data_dir))
+    folder = DataFolder(data_dir)
     files = folder.splits()
     counted = _Counted({}, {})
     for done, key in enumerate(files):
