@@ -104,13 +104,13 @@ class DataFolder:
         if not self.path.is_dir():
             raise ZgulError(f"{self.path}: no such folder")
         names = ((path, _LABELLED.fullmatch(path.name)) for task in TASKS for path in self.path.glob(f"{task}/*/*"))
-        found = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
-        if not found:
+        splits = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
+        if not splits:
             raise ZgulError(
                 f"{self.path} has no labelled data; expected is DIR/TASK/LANG/SPLIT.tsv such as pos/fo/test.tsv "
                 "(`zgul data fetch --output DIR` makes such a folder)"
             )
-        return sorted(found, key=lambda key: (TASKS.index(key[0]), key[1], _split_rank(key[2])))
+        return sorted(splits, key=lambda key: (TASKS.index(key[0]), key[1], _split_rank(key[2])))
 
     def text_files(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> list[Path]:
         """The files of unlabelled text of a language that are there."""

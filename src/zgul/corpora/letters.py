@@ -20,12 +20,12 @@ STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
 @cache
 def similar_letters(letter: str) -> tuple[str, ...]:
     """List what may replace a letter, the most similar first. The empty string means that it may be left out."""
-    found = dict.fromkeys([letter])
+    similar = dict.fromkeys([letter])
     newest = [letter]
     for _ in range(STEPS):
-        newest = [other for one in newest for other in _one_step(one) if other not in found]
-        found |= dict.fromkeys(newest)
-    return tuple(found)[1:]
+        newest = [other for one in newest for other in _one_step(one) if other not in similar]
+        similar |= dict.fromkeys(newest)
+    return tuple(similar)[1:]
 
 
 def _one_step(letter: str) -> Iterator[str]:

@@ -111,16 +111,16 @@ def stream(lines: Iterable[str], language: str | None = None) -> Iterator[Senten
             continue
         text = "".join(parts)
         abbreviations.learn(text[carried:])
-        found = list(_sentence_spans(text, abbreviations))
+        spans_of_sentences = list(_sentence_spans(text, abbreviations))
         keep = len(text)
-        if not blank and len(found) > 1:
-            keep = found.pop()[0][0][0]
-        for number, (spans, first) in enumerate(found):
+        if not blank and len(spans_of_sentences) > 1:
+            keep = spans_of_sentences.pop()[0][0][0]
+        for number, (spans, first) in enumerate(spans_of_sentences):
             sentence = _sentence(text, spans, language)
             sentence.start += position
             sentence.opens = "paragraph" if first and (number or after_blank) else None
             yield sentence
-        after_blank = blank if found else after_blank
+        after_blank = blank if spans_of_sentences else after_blank
         position += keep
         parts = [text[keep:]]
         size = carried = len(parts[0])
