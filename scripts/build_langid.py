@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zgul.corpora import columns, text
+from zgul.corpora import columns, plain_text
 from zgul.languages import SOURCES, TARGETS
 from zgul.tagging.langid import STEP, TABLE, Floats, Guess, Model, ngrams, save, softmax, words
 
@@ -52,7 +52,7 @@ def learnable(data: Path, language: str) -> list[str]:
     for kind in ("open", "research"):
         path = data / "text" / f"{language}.{kind}.txt.xz"
         if path.is_file():
-            lines += [" ".join(sentence.words) for sentence in text.read(path, form="words")]
+            lines += [" ".join(sentence.words) for sentence in plain_text.read(path, form="words")]
     for task in ("pos", "ner"):
         for split in ("train", "few"):
             path = data / task / language / f"{split}.tsv.xz"

@@ -1,25 +1,29 @@
-"""Files: the cache folder, atomic writes, and text streams that may be compressed or standard input."""
+"""Files: the cache folder, atomic writes, and streams that may be compressed or standard input and output."""
 
 from __future__ import annotations
 
 import bz2
 import contextlib
+import glob
 import gzip
 import io
 import lzma
 import os
+import secrets
 import sys
-import tempfile
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from zgul.errors import ZgulError
 
+STALE = 3600  # seconds after which the temporary file of a killed process is removed
+
 
 def cache_dir() -> Path:
-    """The folder for converted and downloaded files: ``ZGUL_CACHE``, else the user's cache folder."""
+    """Return the folder for converted and downloaded files: ``ZGUL_CACHE``, else the user's cache folder."""
     chosen = os.environ.get("ZGUL_CACHE")
     if chosen:
         return Path(chosen).expanduser()
@@ -29,28 +33,37 @@ def cache_dir() -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write beside ``path`` and move into place at the end, so that nobody ever sees half a file."""
+    """Write beside ``path`` and move the file into place at the end, so that nobody ever sees half a file.
+
+    A process that is killed leaves its temporary file behind. The next write of the same file removes temporary
+    files that nothing has been written to for an hour.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _remove_stale(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)  # mkstemp makes private files; ours should be ordinary ones
-        encoding = None if "b" in mode else "utf-8"
-        newline = None if "b" in mode else "\n"
-        with os.fdopen(handle, mode, encoding=encoding, newline=newline) as file:
+        with temporary.open(mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
             yield file
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
+            temporary.unlink()
         raise
+
+
+def _remove_stale(path: Path) -> None:
+    oldest = time.time() - STALE
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
+        with contextlib.suppress(OSError):  # another process may have removed it
+            if left.stat().st_mtime < oldest:
+                left.unlink()
 
 
 @contextlib.contextmanager
 def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
-    """Open for writing: atomic, compressed as the suffix says; ``-`` is standard output."""
+    """Open a file for atomic writing, compressed as its suffix says. ``-`` is standard output."""
     if str(path) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -59,17 +72,17 @@ def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
     if path.is_dir():
         raise ZgulError(f"{path} is a folder; a file is needed here")
     try:
-        with atomic_write(path, "wb") as file, _pack(file, path) as packed:
-            yield packed
+        with atomic_write(path, "wb") as file, _compressor(file, path) as compressed:
+            yield compressed
     except OSError as error:
         raise ZgulError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _pack(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
+def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[Any]:
     if path.suffix == ".xz":
         return lzma.LZMAFile(file, "wb")
-    if path.suffix == ".gz":  # without a date: the same text gives the same bytes
-        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # type: ignore[return-value]
+    if path.suffix == ".gz":  # without a date, so that the same text gives the same bytes
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
     if path.suffix == ".bz2":
         return bz2.BZ2File(file, "wb")
     if path.suffix == ".zst":
@@ -78,22 +91,16 @@ def _pack(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[IO[b
 
 
 def open_binary(path: Path | str) -> BinaryIO:
-    """Open for reading; ``-`` is standard input; ``.xz``, ``.gz``, ``.bz2`` and ``.zst`` are unpacked.
+    """Open a file for reading. ``-`` is standard input, and files with a suffix of ``PACKINGS`` are unpacked.
 
-    Reading a damaged or truncated file then raises one of ``DAMAGED``.
+    Reading a damaged or truncated file later raises one of ``DAMAGED``.
     """
     if str(path) == "-":
         return sys.stdin.buffer
     path = Path(path)
     try:
-        if path.suffix == ".xz":
-            return _buffered(lzma.open(path, "rb"))
-        if path.suffix == ".gz":
-            return _buffered(gzip.open(path, "rb"))
-        if path.suffix == ".bz2":
-            return _buffered(bz2.open(path, "rb"))
-        if path.suffix == ".zst":
-            return _buffered(_ZstdReader(path))
+        if path.suffix in _READERS:
+            return io.BufferedReader(_READERS[path.suffix](path), buffer_size=1 << 16)
         return path.open("rb")
     except FileNotFoundError as error:
         raise ZgulError(f"{path}: no such file") from error
@@ -103,21 +110,13 @@ def open_binary(path: Path | str) -> BinaryIO:
         raise ZgulError(f"{path}: cannot be opened ({error.strerror or error})") from error
 
 
-DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
-
-
-def _buffered(stream: Any) -> BinaryIO:
-    return io.BufferedReader(stream, buffer_size=1 << 16)  # line by line it is several times faster
-
-
 class _ZstdReader(io.RawIOBase):
-    """Unpacks a .zst file; unlike the library's own reader it notices when the file is cut off."""
+    """Unpacks a .zst file. Unlike the library's own reader it notices when the file is truncated."""
 
     def __init__(self, path: Path) -> None:
-        self._library = _zstandard(path)
+        library = _zstandard(path)
         self._file = path.open("rb")
-        self._frame: Any = None
-        self._packed = b""
+        self._parts = self._unpack(library)
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -125,33 +124,42 @@ class _ZstdReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            if not self._packed:
-                self._packed = self._file.read(1 << 14)
-            if not self._packed:
-                if self._frame is not None:
-                    raise EOFError("the compressed file ends before its end-of-stream marker")
+            part = next(self._parts, None)
+            if part is None:
                 return 0
-            self._unpack()
+            self._ready = memoryview(part)
         count = min(len(buffer), len(self._ready))
         buffer[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
 
-    def _unpack(self) -> None:
-        if self._frame is None:
-            self._frame = self._library.ZstdDecompressor().decompressobj()
-        try:
-            self._ready = memoryview(self._frame.decompress(self._packed))
-        except self._library.ZstdError as error:
-            raise OSError(str(error)) from error
-        self._packed = b""
-        if self._frame.eof:
-            self._packed = self._frame.unused_data  # a file may hold several frames
-            self._frame = None
+    def _unpack(self, library: Any) -> Iterator[bytes]:
+        frame: Any = None
+        while packed := self._file.read(1 << 10):  # little at a time, because a kilobyte may unpack to 32 MB
+            while packed:
+                frame = frame or library.ZstdDecompressor().decompressobj()
+                try:
+                    yield frame.decompress(packed)
+                except library.ZstdError as error:
+                    raise OSError(str(error)) from error
+                packed = frame.unused_data  # a file may hold several frames
+                frame = None if frame.eof else frame
+        if frame is not None:
+            raise EOFError("the compressed file ends before its end-of-stream marker")
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".xz": lzma.open,
+    ".gz": gzip.open,
+    ".zst": _ZstdReader,
+    ".bz2": bz2.open,
+}
+PACKINGS = tuple(_READERS)
+DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
 def _zstandard(path: Path) -> Any:

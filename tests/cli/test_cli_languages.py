@@ -4,16 +4,17 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-import zgul.cli.languages  # noqa: F401 - adds its commands
+import zgul.cli.languages_command  # noqa: F401 - adds its commands
 from zgul.cli import app
 from zgul.errors import ZgulError
-from zgul.languages import SOURCES, TARGETS, similarity
-from zgul.languages.uriel import _stand_in
+from zgul.languages import SOURCES, TARGETS, feature_source, similarity
+from zgul.tagging.language_profile import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
 
@@ -32,7 +33,7 @@ def test_the_list_names_every_source_and_target() -> None:
     faroese = next(line for line in words if line[0] == "targets" and "fo" in line)
     assert faroese[-2:] == ["Latn", "is"]
     assert not any("…" in line for line in lines)
-    assert "  slavic: part of speech by slavic-pos; named entities by all-ner" in lines
+    assert "  slavic: parts of speech by slavic-pos; named entities by all-ner" in lines
 
 
 def test_the_list_as_json() -> None:
@@ -45,8 +46,8 @@ def test_the_list_as_json() -> None:
         "all-ner",
     }
     assert len(rows) == 3 + 3 + 4 + 4 + 15
-    assert {row["code"] for row in rows} == {*SOURCES, *TARGETS}
-    assert [row["most_related"] for row in rows if row["code"] == "fo"] == ["is"]
+    assert {row["language"]["code"] for row in rows} == {*SOURCES, *TARGETS}
+    assert [row["most_related"] for row in rows if row["language"]["code"] == "fo"] == ["is"]
 
 
 def test_one_language() -> None:
@@ -60,18 +61,15 @@ def test_one_language() -> None:
 
 
 def test_one_language_as_json() -> None:
-    facts = json.loads(run("languages", "fo", "--json"))
-    assert facts["group"] == "germanic"
-    assert facts["task"] == "pos"
-    assert facts["adapters"] == ["en", "is", "de"]
-    assert facts["most_related"] == "is"
-    assert facts["features_of"] == "fo"
-    assert {source["code"] for source in facts["relatedness"]} == set(SOURCES)
-    assert facts["relatedness"][0]["average"] == pytest.approx(similarity("fo", "is"), abs=1e-4)
+    profile = json.loads(run("languages", "fo", "--json"))
+    assert profile == json.loads(json.dumps(asdict(describe("fo"))))
+    assert profile["language"]["iso3"] == "fao"
+    group = profile["assignment"]["group"]
+    assert (group["name"], group["task"], group["sources"]) == ("germanic", "pos", ["en", "is", "de"])
 
 
 def test_whose_features_pomak_has_is_said() -> None:
-    _stand_in.cache_clear()
+    feature_source.cache_clear()
     text = " ".join(run("languages", "Pomak").split())
     assert "those of its closest relative Bulgarian (bg) are used" in text
     assert "private use" in text
@@ -81,9 +79,7 @@ def test_whose_features_pomak_has_is_said() -> None:
 def test_a_language_of_no_group() -> None:
     text = run("languages", "Finnish")
     assert "none: it shares no family with any source language" in text
-    facts = json.loads(run("languages", "fi", "--json"))
-    assert facts["group"] is None
-    assert facts["adapters"] == []
+    assert json.loads(run("languages", "fi", "--json"))["assignment"]["group"] is None
 
 
 def test_an_isolate_has_a_sheet_too() -> None:
@@ -122,6 +118,12 @@ def test_a_language_of_no_group_is_served_with_a_warning() -> None:
     assert [tagger["name"] for tagger in taggers] == ["all-pos", "all-ner"]
     assert all("Finnish (fi) is related to none" in tagger["warning"] for tagger in taggers)
     assert "expect little" in run("languages", "fi")
+
+
+def test_the_accuracy_to_expect_is_shown() -> None:
+    text = " ".join(run("languages", "fo").split())
+    assert "expect an F1 of about 78: measured on its test file" in text
+    assert "the accuracy is not known: no related language was measured" in text
 
 
 def test_heat_map_reads_without_colour() -> None:

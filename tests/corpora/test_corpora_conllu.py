@@ -1,6 +1,8 @@
 """CoNLL-U: every byte of real treebanks comes back, one column changes alone, broken files are met."""
 
 import io
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -8,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import Sentence, conllu
+from zgul.corpora import Sentence, conllu, segment
+from zgul.corpora import lines as lines_module
 from zgul.corpora.conllu import ConlluSentence
 from zgul.corpora.tags import UPOS
 from zgul.errors import ZgulError, ZgulWarning
@@ -77,8 +80,8 @@ def test_rewriting_one_column_of_a_real_treebank_changes_it_alone(shared_data: P
         original = file.read().decode().split("\n")
     sentences = list(conllu.read(path))
     for sentence in sentences:
-        sentence.upos = ["SYM"] * len(sentence)
-        sentence.ner = ["B-PER"] * len(sentence)
+        sentence.set_tags("pos", ["SYM"] * len(sentence))
+        sentence.set_tags("ner", ["B-PER"] * len(sentence))
     changed = 0
     for old, new in zip(original, written(sentences).split("\n"), strict=True):
         if old != new:
@@ -117,7 +120,7 @@ def test_entities_live_in_misc_beside_the_other_entries() -> None:
     (sentence,) = read(SAMPLE)
     assert sentence.to_sentence("ner").tags is None
     tags = ["I-PER", "O", "O", "O", "S-LOC", *["O"] * 5]
-    sentence.ner = tags
+    sentence.set_tags("ner", tags)
     assert sentence.rows[5][9] == "SpaceAfter=No|Gloss=doctor|NER=S-LOC"
     assert sentence.ner == tags
     assert sentence.to_sentence("ner").tags == ["B-PER", "O", "O", "O", "B-LOC", *["O"] * 5]
@@ -129,9 +132,9 @@ def test_entities_live_in_misc_beside_the_other_entries() -> None:
 def test_wrong_tags_are_refused() -> None:
     (sentence,) = read(SAMPLE)
     with pytest.raises(ZgulError, match="'NN' is not a universal"):
-        sentence.upos = ["NN"] * 10
+        sentence.set_tags("pos", ["NN"] * 10)
     with pytest.raises(ZgulError, match="'PER' is not an entity"):
-        sentence.ner = ["PER"] * 10
+        sentence.set_tags("ner", ["PER"] * 10)
     with pytest.raises(ZgulError, match="unknown task 'chunks'"):
         sentence.set_tags("chunks", ["X"] * 10)
     with pytest.raises(ValueError, match="10 words but 1 tags"):
@@ -158,7 +161,7 @@ def test_words_have_their_own_languages_in_misc() -> None:
 
 def test_a_language_that_is_none_is_said_once() -> None:
     (mixed,) = read(row(1, "a", misc="Lang=nosuch1") + row(2, "b", misc="Lang=nosuch1") + row(3, misc="Lang=is") + "\n")
-    with pytest.warns(ZgulWarning, match="Lang=nosuch1 in MISC is no language") as caught:
+    with pytest.warns(ZgulWarning, match="Lang=nosuch1 in MISC is not a language") as caught:
         assert mixed.to_sentence(language="fo").word_languages == ["fo", "fo", "is"]
         assert mixed.to_sentence().word_languages == ["", "", "is"]
     assert len(caught) == 1
@@ -201,7 +204,7 @@ def test_text_is_put_together_where_it_is_missing_or_wrong() -> None:
     ("text", "message"),
     [
         ("1\ta\n\n", "line 1: 2 columns where CoNLL-U has 10"),
-        (row(form="a\tb"), "line 1: 11 columns .* must not hold a tab"),
+        (row(form="a\tb"), "line 1: 11 columns .* must not contain a tab"),
         ("word\n", "line 1: 1 column .* another format"),
         (row(upos="NN"), "line 1: 'NN' is not a universal part of speech"),
         (row(1) + row(3), "line 2: word number '3' where 2 is expected"),
@@ -236,15 +239,18 @@ def test_blocks_of_comments_and_needless_blank_lines() -> None:
 
 
 def test_a_file_without_blank_lines_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conllu, "MAX_ROWS", 5)
+    monkeypatch.setattr(lines_module, "MAX_BLOCK_LINES", 5)
     with pytest.raises(ZgulError, match="line 6: no blank line in 5 lines"):
         read("".join(row(number) for number in range(1, 10)))
+    with pytest.raises(ZgulError, match="line 6: no blank line in 5 lines"):
+        read("# comment\n" * 9)
 
 
 def test_a_new_sentence_from_offsets() -> None:
     plain = Sentence(["Ja", ",", "zu", "dem", "!"], ["INTJ", "PUNCT", "ADP", "DET", "PUNCT"])
     plain.text, plain.offsets = "Ja,\nzum!", [(0, 2), (2, 3), (4, 7), (4, 7), (7, 8)]
-    new = ConlluSentence.from_sentence(plain, "pos", "d-1")
+    new = ConlluSentence.from_sentence(plain, "d-1")
+    new.set_tags("pos", plain.tags)
     assert str(new) == (
         "# sent_id = d-1\n# text = Ja, zum!\n"
         + row(1, "Ja", "INTJ", "SpaceAfter=No")
@@ -260,10 +266,76 @@ def test_a_new_sentence_from_offsets() -> None:
 
 
 def test_a_new_sentence_without_text() -> None:
-    new = ConlluSentence.from_sentence(Sentence(["a", "b"], ["O", "B-PER"]), "ner")
+    new = ConlluSentence.from_sentence(Sentence(["a", "b"]))
+    new.set_tags("ner", ["O", "B-PER"])
     assert str(new) == "# text = a b\n" + row(1, "a", "_", "NER=O") + row(2, "b", "_", "NER=B-PER") + "\n"
     with pytest.raises(ZgulError, match="cannot be written"):
         ConlluSentence.from_sentence(Sentence(["a\tb"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("Ja\u2028nei", "Ja nei"),
+        ("Ja\x85nei", "Ja nei"),
+        ("Ja\u00a0nei\u00a0!", "Ja nei !"),
+        ("Ja \t\n  nei", "Ja nei"),
+        ("Ja\u200bnei", "Janei"),
+        ("Ja\ufeff nei\u200b.", "Ja nei."),
+        ("\u2003Ja\x1fnei\u2029", "Ja nei"),
+    ],
+)
+def test_spaces_of_any_kind_give_valid_conllu(text: str, written: str) -> None:
+    sentence = ConlluSentence.from_sentence(segment.words(text))
+    assert sentence.comment("text") == written
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as that '# text' does not match the words
+        (again,) = read(str(sentence))
+        plain = again.to_sentence()
+    assert plain.text == written and plain.words == segment.words(text).words
+    assert len(str(sentence).splitlines()) == len(str(sentence).split("\n")) - 1, "other programs see other lines"
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_any_text_gives_conllu_that_is_valid(text: str) -> None:
+    sentence = ConlluSentence.from_sentence(segment.words(text), sent_id=text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (again,) = read(str(sentence))
+        assert again.to_sentence().words == segment.words(text).words
+    spaced = [(row[1], row[9] != "SpaceAfter=No") for row in sentence.rows]  # as the validator of UD reads it
+    assert sentence.comment("text") == "".join(form + " " * space for form, space in spaced).strip()
+
+
+ENDLESS = """
+import resource, sys, time
+from zgul.corpora import conllu
+from zgul.errors import ZgulError
+class Endless:
+    name = "endless"
+    line = sys.argv[1].encode().decode("unicode_escape").encode() * int(sys.argv[2]) + b"\\n"
+    def readline(self, limit):
+        return self.line
+conllu.looks_like_conllu("")
+start = time.process_time()
+try:
+    list(conllu.read(Endless()))
+except ZgulError as error:
+    print(error)
+status = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(time.process_time() - start, int(status.split()[1]) / 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read there")
+@pytest.mark.parametrize(("text", "times"), [("# comment", 1), ("# long", 1 << 18), ("#", 1), ("a\\tb", 1)])
+def test_endless_blocks_are_refused_quickly_in_little_memory(text: str, times: int) -> None:
+    command = [sys.executable, "-c", ENDLESS, text, str(times)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    message, figures = run.stdout.strip().split("\n")
+    seconds, megabytes = map(float, figures.split())
+    assert "no blank line in" in message
+    assert seconds < 1 and megabytes < 200
 
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filter(str.strip)
@@ -276,7 +348,8 @@ def test_round_trip_of_new_sentences(tokens: list[tuple[str, str, bool]]) -> Non
     for word, _, spaced in tokens:
         plain.offsets.append((len(plain.text or ""), len(plain.text or "") + len(word)))
         plain.text = f"{plain.text}{word}{' ' * spaced}"
-    new = ConlluSentence.from_sentence(plain, "pos")
+    new = ConlluSentence.from_sentence(plain)
+    new.set_tags("pos", plain.tags)
     (again,) = read(str(new))
     assert str(again) == str(new)
     assert (again.words, again.upos) == (plain.words, plain.tags)

@@ -6,7 +6,7 @@ import pytest
 from small_tagger import small_tagger
 from zgul import encoders
 from zgul.corpora.encode import PieceEncoder
-from zgul.corpora.letters import kin
+from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
 from zgul.methods.tagger import Tagger
 
@@ -24,14 +24,15 @@ from zgul.methods.tagger import Tagger
         ("ꝑ", "p"),  # p with stroke through descender
     ],
 )
-def test_kin_by_the_unicode_standard(letter: str, read_as: str) -> None:
-    assert read_as in kin(letter)
+def test_similar_letters_by_the_unicode_standard(letter: str, read_as: str) -> None:
+    assert read_as in similar_letters(letter)
 
 
-def test_nearer_kin_come_first_and_no_letter_is_its_own() -> None:
-    assert kin("ǘ").index("ü") < kin("ǘ").index("u")
-    assert all(letter not in kin(letter) for letter in "aꙑǘ҃ƕ1")
-    assert kin("1") == ()
+def test_the_most_similar_come_first_and_no_letter_is_similar_to_itself() -> None:
+    found = similar_letters("ǘ")
+    assert found.index("ü") < found.index("u")
+    assert all(letter not in similar_letters(letter) for letter in "aꙑǘ҃ƕ1")
+    assert similar_letters("1") == ()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def pieces(tokenizer, word: str, **options: bool) -> list[int]:
     return PieceEncoder(tokenizer, 512, **options).pieces(word)
 
 
-def test_a_word_is_read_by_the_kin_of_its_unknown_letters(tokenizer) -> None:
+def test_unknown_letters_of_a_word_are_read_as_similar_ones(tokenizer) -> None:
     assert PieceEncoder(tokenizer, 512).unknown in pieces(tokenizer, "бꙑти")
     assert pieces(tokenizer, "бꙑти", kin_letters=True) == pieces(tokenizer, "быти")
     assert pieces(tokenizer, "г\u0483ь", kin_letters=True) == pieces(tokenizer, "гь")
@@ -56,7 +57,7 @@ def test_known_letters_stay_as_they_are_even_beside_unknown_ones(tokenizer) -> N
     assert pieces(tokenizer, "éꙑ", kin_letters=True) == pieces(tokenizer, "éы")
 
 
-def test_without_known_kin_a_letter_stays_unknown(tokenizer) -> None:
+def test_without_a_known_similar_letter_it_stays_unknown(tokenizer) -> None:
     assert pieces(tokenizer, "ƕas", kin_letters=True) == pieces(tokenizer, "ƕas")
     assert pieces(tokenizer, "\u0483", kin_letters=True) == pieces(tokenizer, "\u0483"), "nothing would be left"
 

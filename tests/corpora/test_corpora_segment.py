@@ -1,6 +1,7 @@
 """Segmentation of raw text: exact offsets, nothing lost, agreement with real treebanks."""
 
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_sentences_agree_with_punctuated_treebanks(shared_data: Path, name: str,
         ("यह किताब है।", "यह|किताब|है|।"),
         ("ሰላም ነው።", "ሰላም|ነው|።"),
         ("日本語テスト", "日|本|語|テスト"),
-        ("a\u200bb\ufeff \ufeffc", "a|b\ufeff|c"),
+        ("a\u200bb\ufeff \ufeffc", "a|b|c"),
         ("\u200fשלום \u200c0 \u0301 -", "\u200fשלום|\u200c0|\u0301|-"),
         ("``quoted''", "``|quoted|''"),
     ],
@@ -105,8 +106,12 @@ tricky = st.sampled_from(
 documents = st.one_of(st.text(), st.lists(tricky).map("".join), st.lists(st.one_of(st.text(), tricky)).map("".join))
 
 
+def is_blank_character(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) == "Cc" or character in "\u200b\ufeff"
+
+
 def is_blank(text: str) -> bool:
-    return not text.replace("\u200b", "").replace("\ufeff", "").strip()
+    return all(map(is_blank_character, text))
 
 
 @given(documents)
@@ -116,10 +121,73 @@ def test_offsets_are_exact_and_nothing_but_white_space_is_lost(text: str) -> Non
         assert sentence.language == "fo" and sentence.words and sentence.offsets and sentence.text is not None
         assert text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
         for word, (start, end) in zip(sentence.words, sentence.offsets, strict=True):
-            assert sentence.text[start:end] == word and not is_blank(word)
+            assert sentence.text[start:end] == word and word
+            assert not any(map(is_blank_character, word))
             assert is_blank(text[position : sentence.start + start])
             position = sentence.start + end
     assert is_blank(text[position:])
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "\t"), ("🇩", " x"), ("a", "🇩")])
+def test_no_character_of_unicode_gets_blanks_into_a_word(before: str, after: str) -> None:
+    for plane in range(0, 0x110000, 0x4000):
+        characters = list(map(chr, range(plane, plane + 0x4000)))
+        if all(unicodedata.category(character) in ("Cn", "Co") for character in characters):
+            continue  # nothing is assigned there
+        text = " ".join(f"{before}{character}{after}" for character in characters)
+        words = segment.words(text).words
+        assert not any(is_blank_character(character) for character in set("".join(words)))
+        assert "".join(words) == "".join(character for character in text if not is_blank_character(character))
+
+
+@given(st.text(st.characters(), max_size=50), st.text(st.characters(), max_size=50))
+def test_words_keep_all_characters_but_blanks_in_order(first: str, second: str) -> None:
+    for cut in (segment.words, segment.spaced_words):
+        words = cut(f"{first}🇩\t{second}").words
+        kept = [character for character in f"{first}🇩{second}" if not is_blank_character(character)]
+        assert "".join(words) == "".join(kept)
+        assert all(words) and not any(map(is_blank_character, "".join(words)))
+
+
+def test_a_lone_regional_indicator_does_not_swallow_the_blank() -> None:
+    assert segment.words("🇩\t").words == ["🇩"]
+    assert segment.words("a 🇩 b").words == ["a", "🇩", "b"]
+    assert segment.words("🇩🇪🇩 🇪").words == ["🇩🇪", "🇩", "🇪"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Es gibt z. B. Hunde, d. h. Tiere."),
+        ("de", "Rufen Sie an, Tel. 0351 4711, oder bei Frau Dr. Müller."),
+        ("de", "Siehe Nr. 5 und S. 12 bei Prof. J. R. Tolkien."),
+        ("gsw", "Das isch bzw. Chind sogar."),
+        ("cs", "Je to tzv. Pražské jaro."),
+        ("fo", "Tað kostar kr. 500 hjá hr. Olsen."),
+        ("ru", "Это ул. Ленина."),
+        ("hi", "यह डॉ. राम हैं।"),
+        ("bn", "ইনি ডা. রহমান।"),
+        ("sw", "Huyu ni Bw. Juma."),
+        (None, "He met Mr. Smith and Dr. J. Brown at St. Mary."),
+    ],
+)
+def test_abbreviations_end_no_sentence(language: str | None, text: str) -> None:
+    assert next(segment.sentences(f"{text} Ja.", language)).text == text
+
+
+def test_a_list_is_for_its_languages() -> None:
+    assert len(list(segment.sentences("Das sagt sen. Dann kam er.", "de"))) == 2
+    assert len(list(segment.sentences("It was sen. Smith.", "en"))) == 1
+    assert cut("I said no. Then no. 5 came.") == [["I", "said", "no", "."], ["Then", "no.", "5", "came", "."]]
+
+
+def test_the_text_shows_its_own_abbreviations() -> None:
+    """A word whose full stop is mostly followed by lower case, and that is seldom without one."""
+    shown = "Hon er fødd sambr. lóg og sambr. reglum. Tað er gott. "
+    assert [s.text for s in segment.sentences(shown + "Tað er sambr. Lógini.")][-1] == "Tað er sambr. Lógini."
+    assert len(list(segment.sentences("Tað er sambr. Lógini."))) == 2
+    chat = "ja. so. ja. na. Er sagt ja und ja und ja. Dann ging er."
+    assert [s.text for s in segment.sentences(chat)][-1] == "Dann ging er."
 
 
 @given(documents)

@@ -28,7 +28,7 @@ class Generated:
 
 def tagged(sentences):
     for sentence in sentences:
-        sentence.upos = ["X"] * len(sentence)
+        sentence.set_tags("pos", ["X"] * len(sentence))
         yield sentence
 
 written = conllu.write(sys.argv[1], tagged(conllu.read(Generated(int(sys.argv[2])))))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import stats
+from zgul.corpora import DataFolder, stats
 from zgul.errors import ZgulError
 
 GERMANIC = {
@@ -61,7 +61,7 @@ def test_order_of_files(tmp_path):
     names = ("test", "dev", "panx.dev", "few", "train", "odd", "panx.train")
     folder(tmp_path, {f"ner/en/{name}.tsv": "x O\n\n" for name in names})
     folder(tmp_path, {"pos/zz/train.conllu": "", "pos/zz/notes.md": "", "pos/zz/.train.tsv.tmp": ""})
-    assert [key[2] for key in stats.labelled_files(tmp_path)] == [
+    assert [key[2] for key in DataFolder(tmp_path).splits()] == [
         *("train", "train", "few", "dev", "test", "odd", "panx.train", "panx.dev")
     ]
 

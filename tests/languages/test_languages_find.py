@@ -91,6 +91,22 @@ def test_typos_get_suggestions(typo: str, meant: str) -> None:
     assert meant in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "meant", "not_meant"),
+    [
+        ("sorbian", ["Upper Sorbian (hsb)", "Lower Sorbian (dsb)"], "Serbian"),
+        ("serbšćina", ["Upper Sorbian (hsb)", "Lower Sorbian (dsb)"], "Serbian"),
+        ("Norweg", ["Norwegian (no)"], "Norman"),
+        ("frisian", ["Western Frisian (fy)", "Northern Frisian (frr)"], "Persian"),
+    ],
+)
+def test_a_part_of_a_name_comes_before_similar_letters(part: str, meant: list[str], not_meant: str) -> None:
+    with pytest.raises(ZgulError) as caught:
+        find(part)
+    assert all(name in str(caught.value) for name in meant)
+    assert not_meant not in str(caught.value)
+
+
 def test_nothing_like_it() -> None:
     with pytest.raises(ZgulError, match="ISO 639 code"):
         find("1234567890")

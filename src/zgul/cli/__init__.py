@@ -86,7 +86,7 @@ def _register() -> None:
         evaluate,
         experiment,
         export,
-        languages,
+        languages_command,
         methods,
         report,
         tag,

@@ -1,11 +1,10 @@
 """CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html).
 
-Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``), so that writing
-what was read gives the same bytes, and changing one column changes that column only. Part-of-speech tags are
-column 4 (UPOS); entities are ``NER=B-PER`` in column 10 (MISC), and so is ``Lang=de``, a word's own language in
-code-switched text. A last sentence without its blank line is
-read with a warning. A block of comments without words is a sentence of no words. Of several blank lines
-between two sentences one is kept.
+Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``). So writing what was read
+gives the same bytes, and changing one column changes only that column. Part-of-speech tags are in column 4 (UPOS).
+Entities are in column 10 (MISC) as ``NER=B-PER``. MISC also has a word's own language in code-switched text,
+``Lang=de``. A last sentence without a blank line after it is read with a warning. A block of comments without words is
+a sentence without words. Of several blank lines between two sentences one is kept.
 """
 
 from __future__ import annotations
@@ -14,28 +13,41 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 
 from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.languages import find
 
 ID, FORM, UPOS_COLUMN, MISC = 0, 1, 3, 9  # columns, from 0
 COLUMNS = 10
 EMPTY = "_"
-MAX_ROWS = 1_000_000  # in one sentence; more means that this is another kind of file
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]{0,8}")
+_BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # also line ends of other systems, and control characters
+_OPENS = {"document": "# newdoc", "paragraph": "# newpar"}
+_BEGINNING = re.compile(
+    r"\ufeff?"
+    r"(# *(newdoc|newpar)\s*$"
+    r"|# *((newdoc|newpar) +)?[\w.:-]+ *=\s"  # "# key = value"
+    r"|1(-\d+)?\t([^\t\n]+\t){8}[^\t\n]+$)"  # ten columns
+)
 
-_Token = tuple[str, bool, list[str]]  # form, whether a space follows, the words it stands for
+Token = tuple[str, bool, list[str]]  # the form as written, whether a space follows, the words it stands for
+
+
+def looks_like_conllu(line: str) -> bool:
+    """Whether the first line of a file is one that CoNLL-U files begin with."""
+    return _BEGINNING.match(line) is not None
 
 
 class ConlluSentence:
-    """One sentence as it stands in the file; its words are the syntactic ones, those with a whole number."""
+    """One sentence as it is in the file. Its words are the syntactic ones, whose ID is a whole number."""
 
     __slots__ = ("comments", "place", "rows")
 
@@ -45,60 +57,40 @@ class ConlluSentence:
         self.place = place  # file and line, for messages
 
     def __len__(self) -> int:
-        return len(self._word_rows)
+        return len(self.word_rows)
 
     def __str__(self) -> str:
-        lines = [*self.comments, *map("\t".join, self.rows), "", ""]
-        return "\n".join(lines)
+        return "\n".join([*self.comments, *map("\t".join, self.rows), "", ""])
 
     @property
-    def _word_rows(self) -> list[list[str]]:
+    def word_rows(self) -> list[list[str]]:
+        """The rows of words, without multi-word tokens and empty nodes."""
         return [row for row in self.rows if row[ID].isdigit()]
 
     @property
     def words(self) -> list[str]:
-        return [row[FORM] for row in self._word_rows]
+        return [row[FORM] for row in self.word_rows]
 
     @property
     def upos(self) -> list[str]:
-        """One per word; ``_`` where there is none. Assigning writes column 4."""
-        return [row[UPOS_COLUMN] for row in self._word_rows]
-
-    @upos.setter
-    def upos(self, tags: list[str]) -> None:
-        check_tags("pos", tags)
-        for row, tag in zip(self._matching(tags), tags, strict=True):
-            row[UPOS_COLUMN] = tag
+        """The part of speech of each word; ``_`` where there is none."""
+        return [row[UPOS_COLUMN] for row in self.word_rows]
 
     @property
     def ner(self) -> list[str]:
-        """One per word, from MISC; ``_`` where there is none. Assigning keeps MISC's other entries."""
-        return [_get_misc(row[MISC], "NER") or EMPTY for row in self._word_rows]
-
-    @ner.setter
-    def ner(self, tags: list[str]) -> None:
-        check_tags("ner", tags)
-        for row, tag in zip(self._matching(tags), tags, strict=True):
-            row[MISC] = _set_misc(row[MISC], "NER", tag)
-
-    def _matching(self, tags: list[str]) -> list[list[str]]:
-        rows = self._word_rows
-        if len(rows) != len(tags):
-            raise ValueError(f"{len(rows)} words but {len(tags)} tags")
-        return rows
+        """The entity tag of each word; ``_`` where there is none."""
+        return [_get_misc(row[MISC], "NER") or EMPTY for row in self.word_rows]
 
     def set_tags(self, task: str, tags: list[str]) -> None:
-        """Write the tags of a task (``pos`` or ``ner``) where they belong."""
+        """Write the tags of a task: parts of speech into column 4, entities into MISC."""
         check_tags(task, tags)
-        if task == "pos":
-            self.upos = tags
-        else:
-            self.ner = tags
-
-    def word_languages(self, language: str | None = None) -> list[str] | None:
-        """Where a word has its own language in MISC, the codes of all words: of the others ``language``, else ""."""
-        own = [_get_misc(row[MISC], "Lang") for row in self._word_rows]
-        return [(code and _known(code)) or language or "" for code in own] if any(own) else None
+        if len(tags) != len(self):
+            raise ValueError(f"{len(self)} words but {len(tags)} tags")
+        for row, tag in zip(self.word_rows, tags, strict=True):
+            if task == "pos":
+                row[UPOS_COLUMN] = tag
+            else:
+                row[MISC] = set_misc(row[MISC], "NER", tag)
 
     def comment(self, key: str) -> str | None:
         """The value of ``# key = value``."""
@@ -109,12 +101,17 @@ class ConlluSentence:
         return None
 
     def to_sentence(self, task: str | None = None, language: str | None = None) -> Sentence:
-        """Words with their languages, offsets into ``# text`` and, for a task, the tags, where every word has one."""
-        text, offsets = self._aligned()
-        tags = None if task is None else self._tags(task)
-        return Sentence(self.words, tags, language, self.word_languages(language), text, offsets)
+        """Convert to words, their languages and their offsets in ``# text``; for a task also the tags.
 
-    def _tags(self, task: str) -> list[str] | None:
+        The tags are None unless every word has one.
+        """
+        own = [_get_misc(row[MISC], "Lang") for row in self.word_rows]
+        languages = [(code and _known_language(code)) or language or "" for code in own] if any(own) else None
+        tags = None if task is None else self._complete_tags(task)
+        text, offsets = self._text_and_offsets()
+        return Sentence(self.words, tags, language, languages, text, offsets)
+
+    def _complete_tags(self, task: str) -> list[str] | None:
         tags = self.upos if task == "pos" else self.ner
         missing = tags.count(EMPTY)
         if missing == len(tags):
@@ -128,20 +125,20 @@ class ConlluSentence:
             raise ZgulError(f"{self.place}: {error}") from None
         return tags if task == "pos" else to_iob2(tags)
 
-    def _aligned(self) -> tuple[str, list[tuple[int, int]]]:
-        """The text and where each word is in it; without a matching ``# text`` it is built from the words."""
+    def _text_and_offsets(self) -> tuple[str, list[tuple[int, int]]]:
+        """``# text`` or, where that is missing or does not match the words, a text built from the words."""
+        tokens = self._tokens()
         given = self.comment("text")
         if given is not None:
-            spans = _spans(given, self._tokens())
+            spans = _spans(given, tokens)
             if spans is not None:
                 return given, spans
             self._warn("'# text' does not match the words; the text is put together from the words")
-        text = "".join(form + " " * spaced for form, spaced, _ in self._tokens()).removesuffix(" ")
-        return text, _spans(text, self._tokens()) or []
+        text = _join(tokens)
+        return text, _spans(text, tokens) or []
 
-    def _tokens(self) -> list[_Token]:
-        """The tokens as written, multi-word ones with their words."""
-        tokens: list[_Token] = []
+    def _tokens(self) -> list[Token]:
+        tokens: list[Token] = []
         covered = 0  # words up to this number belong to a multi-word token
         for row in self.rows:
             number, form = row[ID], row[FORM]
@@ -149,119 +146,101 @@ class ConlluSentence:
             if "-" in number:
                 covered = int(number.partition("-")[2])
                 tokens.append((form, spaced, []))
+            elif number.isdigit() and int(number) <= covered:
+                tokens[-1][2].append(form)
             elif number.isdigit():
-                if int(number) <= covered:
-                    tokens[-1][2].append(form)
-                else:
-                    tokens.append((form, spaced, [form]))
+                tokens.append((form, spaced, [form]))
         return tokens
 
     def _warn(self, message: str) -> None:
         warnings.warn(f"{self.place}: {message}", ZgulWarning, stacklevel=4)
 
     @classmethod
-    def from_sentence(cls, sentence: Sentence, task: str | None = None, sent_id: str | None = None) -> ConlluSentence:
-        """A new one: spaces and multi-word tokens as the offsets say, tags where ``task`` puts them."""
-        text = " ".join(sentence.words) if sentence.text is None else sentence.text
-        comments = [] if sent_id is None else [f"# sent_id = {_one_line(sent_id)}"]
-        comments.append(f"# text = {_one_line(text)}")
-        result = cls(comments, _new_rows(sentence))
-        if task is not None and sentence.tags is not None:
-            result.set_tags(task, sentence.tags)
-        return result
+    def from_sentence(cls, sentence: Sentence, sent_id: str | None = None) -> ConlluSentence:
+        """Make a new sentence without annotation. Spaces and multi-word tokens follow from the offsets."""
+        tokens = _tokens_of(sentence)
+        comments = [_OPENS[sentence.opens]] if sentence.opens else []
+        if sent_id is not None:
+            comments.append(f"# sent_id = {_BLANKS.sub(' ', sent_id).strip()}")
+        comments.append(f"# text = {_join(tokens)}")
+        rows: list[list[str]] = []
+        number = 0
+        for form, spaced, words in tokens:
+            misc = EMPTY if spaced else "SpaceAfter=No"
+            if len(words) > 1:
+                rows.append(_new_row(f"{number + 1}-{number + len(words)}", form, misc))
+                misc = EMPTY
+            for word in words:
+                number += 1
+                rows.append(_new_row(str(number), word, misc))
+        return cls(comments, rows)
 
 
 def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]:
-    """Read sentence by sentence, checking columns, numbering and, unless they do not matter, parts of speech."""
+    """Read sentence by sentence. Columns and numbering are checked; so is UPOS, unless ``check_upos`` is False."""
     lines = Lines(source)
-    comments: list[str] = []
-    block = _Block(lines, check_upos)
-    for line in lines:
-        if not line or line.isspace():
-            if comments or block.rows:
-                yield block.finish(comments)
-                comments, block = [], _Block(lines, check_upos)
-        elif line[0] != "#":
-            block.add(line)
-        elif block.rows:
-            raise lines.error("a comment inside a sentence; is a blank line missing before it?")
-        else:
-            comments.append(line)
-    if comments or block.rows:
-        lines.warn("the last sentence has no blank line after it; the file may have been cut short")
-        yield block.finish(comments)
+    for first, block in lines.blocks():
+        if lines.line.strip():
+            lines.warn("the last sentence has no blank line after it; the file may have been cut short")
+        yield _parse(lines, first, block, check_upos)
 
 
-class _Block:
-    """The rows of one sentence, checked as they come."""
-
-    __slots__ = ("check_upos", "covered", "first", "lines", "rows", "words")
-
-    def __init__(self, lines: Lines, check_upos: bool) -> None:
-        self.lines = lines
-        self.check_upos = check_upos
-        self.rows: list[list[str]] = []
-        self.first = 0  # line of the first row
-        self.words = 0  # number of the last word
-        self.covered = 0  # number of the last word of the last multi-word token
-
-    def add(self, line: str) -> None:
+def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> ConlluSentence:
+    comments = list(takewhile(lambda line: line[0] == "#", block))
+    first += len(comments)
+    rows: list[list[str]] = []
+    words = covered = 0  # numbers of the last word, and of the last word of the last multi-word token
+    for number, line in enumerate(block[len(comments) :], start=first):
         columns = line.split("\t")
-        if len(columns) != COLUMNS:
-            raise self.lines.error(_wrong_width(len(columns)))
-        if columns[ID] == str(self.words + 1):
-            self.words += 1
+        if len(columns) != COLUMNS or line[0] == "#":
+            raise lines.error(_wrong_line(line, len(columns)), number)
+        if columns[ID] == str(words + 1):
+            words += 1
         else:
-            self._check_number(columns[ID])
-        if self.check_upos and columns[UPOS_COLUMN] not in _KNOWN_UPOS:
-            raise self.lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "")
+            covered = _check_number(lines, number, columns[ID], words, covered)
+        if check_upos and columns[UPOS_COLUMN] not in _KNOWN_UPOS:
+            raise lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "", number)
         if "" in columns:
-            raise self.lines.error("an empty column; CoNLL-U writes _ there")
-        if not self.rows:
-            self.first = self.lines.number
-        elif len(self.rows) == MAX_ROWS:
-            raise self.lines.error(f"no blank line in {MAX_ROWS:,} lines; sentences must be set apart by one")
-        self.rows.append(columns)
+            raise lines.error("an empty column; CoNLL-U writes _ there", number)
+        rows.append(columns)
+    if covered > words:
+        raise lines.error(f"a multi-word token reaches to word {covered}, which is missing")
+    return ConlluSentence(comments, rows, f"{lines.name}, line {first}")
 
-    def _check_number(self, number: str) -> None:
-        """Refuse an ID that is neither a multi-word token about to begin nor an empty node after the last word."""
-        multi_word = _RANGE.fullmatch(number)
-        if multi_word and int(multi_word[1]) == self.words + 1 > self.covered and int(multi_word[2]) > self.words:
-            self.covered = int(multi_word[2])
-            return
-        empty_node = _EMPTY_NODE.fullmatch(number)
-        if empty_node and int(empty_node[1]) == self.words:
-            return
-        hint = "; is a blank line missing before it?" if number == "1" else ""
-        raise self.lines.error(f"word number {number!r} where {self.words + 1} is expected{hint}")
 
-    def finish(self, comments: list[str]) -> ConlluSentence:
-        if self.covered > self.words:
-            raise self.lines.error(f"a multi-word token reaches to word {self.covered}, which is missing")
-        return ConlluSentence(comments, self.rows, f"{self.lines.name}, line {self.first}")
+def _check_number(lines: Lines, number: int, identifier: str, words: int, covered: int) -> int:
+    """Check the ID of a multi-word token or empty node; return the last word that a multi-word token covers."""
+    multi_word = _RANGE.fullmatch(identifier)
+    if multi_word and int(multi_word[1]) == words + 1 > covered and int(multi_word[2]) > words:
+        return int(multi_word[2])
+    empty_node = _EMPTY_NODE.fullmatch(identifier)
+    if empty_node and int(empty_node[1]) == words:
+        return covered
+    hint = "; is a blank line missing before it?" if identifier == "1" else ""
+    raise lines.error(f"word number {identifier!r} where {words + 1} is expected{hint}", number)
+
+
+def _wrong_line(line: str, columns: int) -> str:
+    if line[0] == "#":
+        return "a comment inside a sentence; is a blank line missing before it?"
+    if columns == 1:
+        return "1 column where CoNLL-U has 10, separated by tabs; is this another format?"
+    hint = "; a word must not contain a tab" if columns > COLUMNS else ""
+    return f"{columns} columns where CoNLL-U has 10{hint}"
 
 
 def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:
-    """Write sentence by sentence; returns how many."""
+    """Write sentence by sentence. Returns the number of sentences."""
     return write_blocks(sink, map(str, sentences))
 
 
-def _wrong_width(found: int) -> str:
-    if found == 1:
-        return "1 column where CoNLL-U has 10, with a tab between them; is this another format?"
-    hint = "; a word must not hold a tab" if found > COLUMNS else ""
-    return f"{found} columns where CoNLL-U has 10{hint}"
-
-
 @cache
-def _known(code: str) -> str:
-    """A word's language as zgul calls it; what is none is said once."""
-    from zgul.languages import find  # its tables are not needed where no word has a language
-
+def _known_language(code: str) -> str:
+    """zgul's code of a word's language. An unknown code is reported once."""
     try:
         return find(code).code
     except ZgulError:
-        problem = f"Lang={code} in MISC is no language that zgul knows; such words are taken to be in the text's own"
+        problem = f"Lang={code} in MISC is not a language that zgul knows; such words count as the text's own language"
         warnings.warn(problem, ZgulWarning, stacklevel=4)
         return ""
 
@@ -269,14 +248,12 @@ def _known(code: str) -> str:
 def _get_misc(misc: str, key: str) -> str | None:
     if key not in misc:  # nearly always
         return None
-    for entry in misc.split("|"):
-        name, equals, value = entry.partition("=")
-        if equals and name == key:
-            return value
-    return None
+    pairs = (entry.partition("=") for entry in misc.split("|"))
+    return next((value for name, equals, value in pairs if equals and name == key), None)
 
 
-def _set_misc(misc: str, key: str, value: str) -> str:
+def set_misc(misc: str, key: str, value: str) -> str:
+    """Set ``key=value`` in a MISC column and keep its other entries."""
     entries = [] if misc == EMPTY else misc.split("|")
     names = [entry.partition("=")[0] for entry in entries]
     if key in names:
@@ -286,8 +263,12 @@ def _set_misc(misc: str, key: str, value: str) -> str:
     return "|".join(entries)
 
 
-def _spans(text: str, tokens: list[_Token]) -> list[tuple[int, int]] | None:
-    """Where each word is in the text; None if the tokens do not make up the text."""
+def _join(tokens: list[Token]) -> str:
+    return "".join(form + " " * spaced for form, spaced, _ in tokens).removesuffix(" ")
+
+
+def _spans(text: str, tokens: list[Token]) -> list[tuple[int, int]] | None:
+    """Find each word in the text; None if the text does not consist of the tokens."""
     spans: list[tuple[int, int]] = []
     position = 0
     for form, _, words in tokens:
@@ -300,35 +281,32 @@ def _spans(text: str, tokens: list[_Token]) -> list[tuple[int, int]] | None:
             for word in words:
                 spans.append((start, start + len(word)))
                 start += len(word)
-        else:  # "zum" = "zu" + "dem": no place of their own
+        else:  # "zum" = "zu" + "dem": the words have no place of their own
             spans += [(start, position)] * len(words)
     return None if text[position:].strip() else spans
 
 
-def _new_rows(sentence: Sentence) -> list[list[str]]:
-    """Rows without annotation; words that share one place in the text become a multi-word token."""
+def _tokens_of(sentence: Sentence) -> list[Token]:
+    """The tokens of a new sentence. Words that share one place in the text become a multi-word token.
+
+    White space of any kind between two tokens is one space. A zero-width space is dropped, because CoNLL-U has no
+    way to write it.
+    """
     for word in sentence.words:
         check_word(word)
-    if sentence.offsets is None or sentence.text is None:
-        return [_new_row(number, word) for number, word in enumerate(sentence.words, start=1)]
-    rows: list[list[str]] = []
-    number = 0
-    for (start, end), group in groupby(zip(sentence.offsets, sentence.words, strict=True), key=itemgetter(0)):
-        words = [word for _, word in group]
-        glued = end < len(sentence.text) and not sentence.text[end].isspace()
-        misc = "SpaceAfter=No" if glued else EMPTY
-        if len(words) == 1:
-            rows.append(_new_row(number + 1, words[0], misc))
-        else:
-            rows.append(_new_row(f"{number + 1}-{number + len(words)}", sentence.text[start:end], misc))
-            rows += [_new_row(number + place, word) for place, word in enumerate(words, start=1)]
-        number += len(words)
-    return rows
+    text, offsets = sentence.text, sentence.offsets
+    if offsets is None or text is None:
+        return [(word, True, [word]) for word in sentence.words]
+    pairs = groupby(zip(offsets, sentence.words, strict=True), key=itemgetter(0))
+    places = [(*span, [word for _, word in group]) for span, group in pairs]
+    tokens: list[Token] = []
+    for index, (start, end, words) in enumerate(places):
+        form = words[0] if len(words) == 1 else _BLANKS.sub(" ", text[start:end])
+        last = index + 1 == len(places)
+        spaced = last or _BLANKS.search(text, end, places[index + 1][0]) is not None
+        tokens.append((form, spaced, words))
+    return tokens
 
 
-def _new_row(number: int | str, form: str, misc: str = EMPTY) -> list[str]:
-    return [str(number), form, *[EMPTY] * 7, misc]
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"[\n\r\t\0]", " ", text).strip()
+def _new_row(number: str, form: str, misc: str) -> list[str]:
+    return [number, form, *[EMPTY] * 7, misc]

@@ -1,10 +1,11 @@
-"""Letters that a vocabulary lacks, read as their nearest kin.
+"""Similar letters, to read letters that a vocabulary lacks.
 
-Old and minority spellings use letters that an encoder has never seen: a fifth of the words of Old Church Slavonic hold
-one, and its pieces are lost. What a letter is akin to stands in the Unicode standard, for every script alike: its
-canonical parts (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, its other case, and the letter of the same
-name without what it is "with" or what stands before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG
-YUS``). A letter without known kin stays as it is. Not in the paper; off in paper-faithful runs.
+Old and minority spellings use letters that an encoder has never seen. A fifth of the words of Old Church Slavonic
+contain one, and their pieces are lost. The Unicode standard says for every script which letters are similar: the
+canonical parts of a letter (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, the other case, and the letter
+of the same name without what it is "with" or what comes before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG
+YUS``: ``BIG YUS``). A letter without a known similar one stays as it is. Not in the paper, and off in paper-faithful
+runs.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
-STEPS = 3  # from kin to kin
+STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
 
 
 @cache
-def kin(letter: str) -> tuple[str, ...]:
-    """What may stand for a letter, nearest first; the empty string for a mark that may be left out."""
-    found = dict.fromkeys([letter])
+def similar_letters(letter: str) -> tuple[str, ...]:
+    """List what may replace a letter, the most similar first. The empty string means that it may be left out."""
+    similar = dict.fromkeys([letter])
     newest = [letter]
     for _ in range(STEPS):
-        newest = [other for one in newest for other in _next_of_kin(one) if other not in found]
-        found |= dict.fromkeys(newest)
-    return tuple(found)[1:]
+        newest = [other for one in newest for other in _one_step(one) if other not in similar]
+        similar |= dict.fromkeys(newest)
+    return tuple(similar)[1:]
 
 
-def _next_of_kin(letter: str) -> Iterator[str]:
+def _one_step(letter: str) -> Iterator[str]:
     if len(letter) != 1:
         return
     parts = unicodedata.normalize("NFD", letter)

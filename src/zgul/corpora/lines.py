@@ -1,9 +1,9 @@
-"""Lines of text from a file, a compressed file, standard input or an open stream.
+"""Lines of text from a file, a compressed file, standard input or an open stream; and writing them.
 
-What every reader needs and no reader should repeat: each line comes with a name for it (file and line number)
-for error messages, and broken input is met here. Refused with a ``ZgulError``: bytes that are not UTF-8, NUL
-characters, damaged or truncated compressed files, lines over 16 MiB. Repaired with a ``ZgulWarning``, once a
-file: a byte-order mark (dropped), Windows line ends (read as ``\\n``).
+All readers share this module, so broken input is handled in one place. Errors name the file and the line.
+Refused with a ``ZgulError``: bytes that are not UTF-8, NUL characters, damaged or truncated compressed files, lines
+over 16 MiB. Repaired with one ``ZgulWarning`` per file: a byte-order mark (dropped), Windows line ends (read as
+``\\n``).
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream ope
 Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
 
 MAX_LINE = 1 << 24  # bytes
+MAX_BLOCK_LINES, MAX_BLOCK = 100_000, 1 << 24  # lines and characters between two blank lines
 BOM = "\ufeff"
 _TOO_LONG = "longer than 16 MiB; is this a text file?"
 _NUL = "a NUL character; is this a text file in UTF-8?"
 
 
 class Lines:
-    """Iterates over the lines of a source without their line ends; knows where it is."""
+    """Iterates over the lines of a source without their line ends, and knows the current line number."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.name = source_name(source)
-        self.number = 0  # of the line given last, from 1
-        self.unfinished = False  # the line given last had no line end
+        self.name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "input"))
+        self.name = "standard input" if self.name == "-" else self.name
+        self.line = ""  # the current one
+        self.number = 0  # of the current line, from 1
+        self.unfinished = False  # the current line has no line end
 
     def __iter__(self) -> Iterator[str]:
         if isinstance(self.source, str | Path):
@@ -46,12 +49,34 @@ class Lines:
         else:
             yield from self._decoded(self.source)
 
+    def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
+        """Collect the lines between blank lines, and between lines that begin with ``separator``.
+
+        Each block comes with the number of its first line.
+        """
+        block: list[str] = []
+        first = characters = 0
+        for line in self:
+            if not line or line.isspace() or line.startswith(separator):
+                if block:
+                    yield first, block
+                block, characters = [], 0
+                continue
+            first = first if block else self.number
+            block.append(line)
+            characters += len(line)
+            if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
+                limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
+                raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
+        if block:
+            yield first, block
+
     def error(self, problem: str, line: int | None = None) -> ZgulError:
-        """What is wrong, with file and line; the current line unless another is given."""
+        """Make an error that names the file and a line, by default the current one."""
         return ZgulError(f"{self.name}, line {self.number if line is None else line}: {problem}")
 
     def warn(self, repair: str) -> None:
-        """Tell the user about something that was put right."""
+        """Tell the user about something that was repaired in the current line."""
         warnings.warn(f"{self.name}, line {self.number}: {repair}", ZgulWarning, stacklevel=3)
 
     def _decoded(self, stream: IO[Any]) -> Iterator[str]:
@@ -75,6 +100,7 @@ class Lines:
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
+            self.line = line
             yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:
@@ -92,7 +118,7 @@ class Lines:
         except UnicodeDecodeError as error:
             if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
-            elif b"\0" in raw:  # a program, a picture: no encoding will help
+            elif b"\0" in raw:  # a program or a picture, for which no encoding will help
                 problem = _NUL
             elif len(raw) >= MAX_LINE:
                 problem = _TOO_LONG
@@ -105,19 +131,12 @@ class Lines:
 
 
 def damage(name: str, line: int, error: Exception) -> ZgulError:
-    """What one of ``DAMAGED`` means to the user, met after so many lines."""
+    """Explain one of ``DAMAGED``, which was raised after this many lines."""
     return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
 
 
-def source_name(source: Source) -> str:
-    """What error messages call a source."""
-    if isinstance(source, str | Path):
-        return "standard input" if str(source) == "-" else str(source)
-    return str(getattr(source, "name", "input"))
-
-
 def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
-    """Write pieces of text as they come; returns how many. A file appears whole at the end or not at all."""
+    """Write pieces of text and return their number. A file appears whole at the end or not at all."""
     if isinstance(sink, str | Path):
         with create_binary(sink) as stream:
             return write_blocks(stream, blocks)
@@ -135,6 +154,6 @@ def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
 
 
 def check_word(word: str) -> None:
-    """Refuse a word that would break a format of one word a line."""
+    """Refuse a word that would break a format with one word a line."""
     if not word.strip() or any(character in word for character in "\t\n\r\0"):
-        raise ZgulError(f"the word {word!r} cannot be written: it is blank or holds a tab, line end or NUL")
+        raise ZgulError(f"the word {word!r} cannot be written: it is blank or contains a tab, line end or NUL")

@@ -1,130 +1,146 @@
-"""Raw text of any script to sentences and words, without a language model.
+"""Split raw text of any script into sentences and words, without a language model.
 
-Words are the default word boundaries of Unicode (UAX 29), as the ``regex`` package implements them, with a few
-rules on top that were kept because they bring the words of real treebanks closer:
+Words are the default word boundaries of Unicode (UAX 29), as the ``regex`` package implements them. A few rules are
+added, each because it brings the words closer to those of real treebanks:
 
-- whole stay web and e-mail addresses, @handles, #tags, emoticons, times and fractions (10:30, 1/2), dotted
+- Not split: web and e-mail addresses, @handles, #tags, emoticons, times and fractions (10:30, 1/2), dotted
   abbreviations (U.S., z.B.), hyphenated words and their halves (Vor- und), an editor's brackets inside a word
-  (кн[ѧ]зю), runs of dots, dashes, exclamation and question marks;
-- English clitics come off (do|n't, it|'s), as in Universal Dependencies;
-- a full stop belongs to the word before it if that is an initial (J. Smith), an ordinal (3. mai), a usual title,
-  or short and the sentence goes on (etc. and).
+  (кн[ѧ]зю), runs of dots, dashes, exclamation and question marks.
+- English clitics are split off (do|n't, it|'s), as in Universal Dependencies.
+- A full stop belongs to the word before it if that word is an initial (J. Smith, z. B.), an ordinal (3. mai), an
+  abbreviation (``zgul.corpora.abbreviations``), or short and the sentence goes on (etc. and).
 
-Scripts written without spaces come out as Unicode's rules leave them: Han, Hiragana and Thai by the character.
+In scripts without spaces the words are what Unicode's rules give: single characters of Han, Hiragana and Thai.
 
-Sentences end as in UAX 29, at a terminator of any script (property Sentence_Break: ``. ! ? । ። ؟ ։ 。`` and more)
-with the closing quotes and brackets behind it; a full stop only before white space. Neither a full stop nor a
-closing quote ends a sentence if lower case follows. A blank line always does, a single line end never.
+Sentences end as in UAX 29, at a terminator of any script (property Sentence_Break: ``. ! ? । ። ؟ ։ 。`` and more) with
+the closing quotes and brackets after it. A full stop needs white space after it. Neither a full stop nor a closing
+quote ends a sentence if lower case follows. A blank line always ends a sentence, a single line end never does.
 
-Every word is ``text[start:end]`` of its sentence's text, and nothing but white space is left out (zero-width
-space and byte-order mark count as white space).
+Every word is ``text[start:end]`` of its sentence's text. Only blanks are left out: white space, control characters,
+zero-width space and byte-order mark. No word contains any of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import chain
 
 import regex
 
+from zgul.corpora.abbreviations import BEFORE_NUMBERS, Abbreviations
 from zgul.corpora.sentence import Sentence
 
 BUFFER = 1 << 16  # characters of a paragraph that `stream` holds at most, unless one line is longer
+BLANK = r"\s\p{Cc}\u200b\ufeff"  # the inside of a character class
 
 Span = tuple[int, int]
 
-_BLANK = r"\s\x1c-\x1f\u200b\ufeff"
-_MARK = rf"[[\p{{WB=Extend}}\p{{WB=Format}}\p{{WB=ZWJ}}]--[{_BLANK}]]"  # belongs to what it follows
+_MARK = rf"[[\p{{WB=Extend}}\p{{WB=Format}}\p{{WB=ZWJ}}]--[{BLANK}]]"  # belongs to the character before it
+_REST = rf"[^{BLANK}]*? (?: \b | (?= [{BLANK}] | \Z ) )"  # of a word by UAX 29, which never goes over a blank
 _TOKEN = regex.compile(
     rf"""
-      (?: https?:// | ftp:// | www\. ) [^{_BLANK}<>"«»“”]* [\p{{L}}\p{{N}}/=_&\#%~+-]   # web address
-    | (?<! [\w.+-] ) [\w.+-]+ @ [\w-]+ (?: \.[\w-]+ )+                                   # e-mail address
-    | (?<! \w ) [@\#] \p{{L}} [\w\p{{M}}]*                                               # @handle, #tag
-    | (?<! [\p{{L}}\p{{M}}\p{{N}}] ) \p{{L}}\p{{M}}* \. (?: \p{{L}}\p{{M}}* \. )+        # U.S.
-    | \p{{Nd}}+ (?: [.,:/] \p{{Nd}}+ )+ (?! [\p{{L}}\p{{N}}_] )                          # 10:30
-    | \.{{2,}} | [!?]{{2,}} | -{{2,}} | [–—]{{2,}} | \*{{2,}} | _{{2,}} | ={{2,}}         # runs
-    | `` | '' | ’’ | ‘‘ | \p{{RI}}{{2}}                                                 # also flags
-    | (?<! \w ) [:;] -? [()DP] (?! \w )                                                  # :-)
-    | (?<! \w ) ['’] (?: s | re | ve | ll | d | m ) (?! \w )                             # clitic on its own
-    | (?: (?<! [^{_BLANK}] ) {_MARK}+ )?                                                 # marks with nothing before
-      [\p{{L}}\p{{N}}] (?s:.*?) \b                                                       # word, by UAX 29
-      (?: [-‐‑] [\p{{L}}\p{{N}}] (?s:.*?) \b                                             # its hyphens
-        | \[ [\p{{L}}\p{{M}}]+ \] (?: \p{{L}} (?s:.*?) \b )? )*                          # and кн[ѧ]зю
-      (?: [-‐‑] (?= [{_BLANK}]+ \p{{L}} ) )?                                             # Vor- und
-    | (?<! [^{_BLANK}] ) {_MARK}+                                                        # nor after them
-    | [^{_BLANK}] (?s:.*?) \b                                                            # whatever else
+      (?: https?:// | ftp:// | www\. ) [^{BLANK}<>"«»“”]* [\p{{L}}\p{{N}}/=_&\#%~+-]   # web address
+    | (?<! [\w.+-] ) [\w.+-]+ @ [\w-]+ (?: \.[\w-]+ )+                                  # e-mail address
+    | (?<! \w ) [@\#] \p{{L}} [\w\p{{M}}]*                                              # @handle, #tag
+    | (?<! [\p{{L}}\p{{M}}\p{{N}}] ) \p{{L}}\p{{M}}* \. (?: \p{{L}}\p{{M}}* \. )+       # U.S.
+    | \p{{Nd}}+ (?: [.,:/] \p{{Nd}}+ )+ (?! [\p{{L}}\p{{N}}_] )                         # 10:30
+    | \.{{2,}} | [!?]{{2,}} | -{{2,}} | [–—]{{2,}} | \*{{2,}} | _{{2,}} | ={{2,}}        # runs
+    | `` | '' | ’’ | ‘‘ | \p{{RI}}{{2}}                                                # also flags
+    | (?<! \w ) [:;] -? [()DP] (?! \w )                                                 # :-)
+    | (?<! \w ) ['’] (?: s | re | ve | ll | d | m ) (?! \w )                            # clitic on its own
+    | (?: (?<! [^{BLANK}] ) {_MARK}+ )?                                                 # marks after a blank
+      [\p{{L}}\p{{N}}] {_REST}                                                          # word by UAX 29
+      (?: [-‐‑] [\p{{L}}\p{{N}}] {_REST}                                                # with hyphens
+        | \[ [\p{{L}}\p{{M}}]+ \] (?: \p{{L}} {_REST} )? )*                             # or as in кн[ѧ]зю
+      (?: [-‐‑] (?= [{BLANK}]+ \p{{L}} ) )?                                             # Vor- und
+    | (?<! [^{BLANK}] ) {_MARK}+                                                        # marks alone
+    | [^{BLANK}] {_REST}                                                                # anything else
     """,
     regex.WORD | regex.VERBOSE | regex.VERSION1,
 )
 _CLITIC = regex.compile(r"(?i)(?<=\p{Latin})(?:n['’]t|['’](?:s|re|ve|ll|d|m))$")
-_BLANKS = regex.compile(rf"[{_BLANK}]*")
-_PARAGRAPH = regex.compile(rf"\n[{_BLANK}--\n]*\n|\u2029", regex.VERSION1)
+_BLANKS = regex.compile(rf"[{BLANK}]*", regex.VERSION1)
+_SPACED = regex.compile(rf"[^{BLANK}]+", regex.VERSION1)
+_PARAGRAPH = regex.compile(rf"\n[{BLANK}--\n]*\n|\u2029", regex.VERSION1)
 _TERMINATOR = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}…]+")
 _FULL_STOP = regex.compile(r"[\p{SB=ATerm}…]+")
 _CLOSER = regex.compile(r"[\p{SB=Close}\p{SB=STerm}\p{SB=ATerm}…]+")
 _GOES_ON = regex.compile(r"\p{SB=SContinue}")
 _LOWER = regex.compile(r"\p{SB=Lower}")
-_INITIAL = regex.compile(r"\p{Lu}\p{M}*")
+_INITIAL = regex.compile(r"[\p{Lu}\p{Lo}]\p{M}*")
+_LETTER = regex.compile(r"\p{L}\p{M}*")
+_LETTER_STOP = regex.compile(r"\p{L}\p{M}*\.")
 _ORDINAL = regex.compile(r"\p{Nd}{1,2}")
 _SHORT = regex.compile(r"(?:\p{L}\p{M}*){1,4}")
-_TITLES = frozenset(("mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "hr", "fr", "nr", "no", "vs"))
 
 
 def sentences(text: str, language: str | None = None) -> Iterator[Sentence]:
-    """Cut a text into sentences of words; ``start`` says where each one's text begins in the whole."""
-    for spans in _sentence_spans(text):
-        start, end = spans[0][0], spans[-1][1]
-        yield Sentence(
-            [text[a:b] for a, b in spans],
-            language=language,
-            text=text[start:end],
-            offsets=[(a - start, b - start) for a, b in spans],
-            start=start,
-        )
+    """Split a text into sentences of words. ``start`` is where each sentence begins in the text."""
+    return stream(text.split("\n"), language)
 
 
 def words(text: str, language: str | None = None) -> Sentence:
-    """Cut a text that is one sentence into words."""
-    spans = [span for group in _sentence_spans(text) for span in group]
-    return Sentence([text[a:b] for a, b in spans], language=language, text=text, offsets=spans)
+    """Split a text that is one sentence into words."""
+    parts = list(sentences(text, language))
+    offsets = [(part.start + start, part.start + end) for part in parts for start, end in part.offsets or ()]
+    return Sentence([word for part in parts for word in part.words], language=language, text=text, offsets=offsets)
+
+
+def spaced_words(text: str, language: str | None = None) -> Sentence:
+    """Split a sentence at blanks only."""
+    offsets = [match.span() for match in _SPACED.finditer(text)]
+    return Sentence([text[start:end] for start, end in offsets], language=language, text=text, offsets=offsets)
 
 
 def stream(lines: Iterable[str], language: str | None = None) -> Iterator[Sentence]:
-    """Cut a text that comes line by line, a paragraph at a time; the same sentences as from the whole text.
+    """Split a text that comes line by line, one paragraph at a time.
 
-    In a paragraph of more than ``BUFFER`` characters all but the last sentence are given out before it ends; only
-    a single sentence of that length is cut, at the end of a line.
+    In a paragraph of more than ``BUFFER`` characters all sentences but the last are given out before the paragraph
+    ends. Only a single sentence of that length is cut, at the end of a line.
     """
-    parts: list[str] = []  # of the text not given out yet
-    size = position = 0  # its length and where it begins
-    for line in lines:
+    abbreviations = Abbreviations(language)
+    parts: list[str] = []  # the text that is not given out yet
+    size = position = carried = 0  # its length, where it begins, and how much of it was looked at before
+    after_blank = False  # a blank line stands before the next sentence
+    for line in chain(lines, [""]):
         line = line.removesuffix("\n") + "\n"
         parts.append(line)
         size += len(line)
-        blank = _BLANKS.fullmatch(line)
+        blank = _BLANKS.fullmatch(line) is not None
         if not blank and size < BUFFER:
             continue
-        held = "".join(parts)
-        found = list(sentences(held, language))
-        keep = len(held)
-        if not blank and len(found) > 1:
-            keep = found.pop().start
-        for sentence in found:
+        text = "".join(parts)
+        abbreviations.learn(text[carried:])
+        spans_of_sentences = list(_sentence_spans(text, abbreviations))
+        keep = len(text)
+        if not blank and len(spans_of_sentences) > 1:
+            keep = spans_of_sentences.pop()[0][0][0]
+        for number, (spans, first) in enumerate(spans_of_sentences):
+            sentence = _sentence(text, spans, language)
             sentence.start += position
+            sentence.opens = "paragraph" if first and (number or after_blank) else None
             yield sentence
+        after_blank = blank if spans_of_sentences else after_blank
         position += keep
-        parts = [held[keep:]]
-        size = len(parts[0])
-    for sentence in sentences("".join(parts), language):
-        sentence.start += position
-        yield sentence
+        parts = [text[keep:]]
+        size = carried = len(parts[0])
 
 
-def _sentence_spans(text: str) -> Iterator[list[Span]]:
+def _sentence(text: str, spans: list[Span], language: str | None) -> Sentence:
+    start, end = spans[0][0], spans[-1][1]
+    offsets = [(a - start, b - start) for a, b in spans]
+    words = [text[a:b] for a, b in spans]
+    return Sentence(words, language=language, text=text[start:end], offsets=offsets, start=start)
+
+
+def _sentence_spans(text: str, abbreviations: Abbreviations) -> Iterator[tuple[list[Span], bool]]:
+    """The words of each sentence, and whether the sentence is the first of a paragraph."""
     start = 0
     borders = [match.start() for match in _PARAGRAPH.finditer(text, overlapped=True)]
     for border in (*borders, len(text)):
-        yield from _sentences_of_paragraph(text, list(_word_spans(text, start, border)))
+        paragraph = _sentences_of_paragraph(text, list(_word_spans(text, start, border)), abbreviations)
+        for number, spans in enumerate(paragraph):
+            yield spans, number == 0
         start = border
 
 
@@ -138,10 +154,10 @@ def _word_spans(text: str, start: int, end: int) -> Iterator[Span]:
         yield a, b
 
 
-def _sentences_of_paragraph(text: str, spans: list[Span]) -> Iterator[list[Span]]:
+def _sentences_of_paragraph(text: str, spans: list[Span], abbreviations: Abbreviations) -> Iterator[list[Span]]:
     sentence: list[Span] = []
-    terminator: Span | None = None  # the one that ends this sentence, if the next word does not go on
-    for span, following in zip_longest(spans, spans[1:]):
+    terminator: Span | None = None  # ends the sentence unless the next word goes on with it
+    for index, span in enumerate(spans):
         if terminator:
             if span[0] == sentence[-1][1] and _CLOSER.fullmatch(text, *span):
                 sentence.append(span)
@@ -150,7 +166,7 @@ def _sentences_of_paragraph(text: str, spans: list[Span]) -> Iterator[list[Span]
                 yield sentence
                 sentence = []
             terminator = None
-        if sentence and following and _is_abbreviation(text, sentence[-1], span, following):
+        if sentence and _is_abbreviation(text, sentence[-2:], spans[index : index + 3], abbreviations):
             sentence[-1] = (sentence[-1][0], span[1])
             continue
         sentence.append(span)
@@ -161,7 +177,7 @@ def _sentences_of_paragraph(text: str, spans: list[Span]) -> Iterator[list[Span]
 
 
 def _ends_sentence(text: str, terminator: Span, end: int, following: Span) -> bool:
-    """UAX 29, rules SB6 to SB11; and “Really?” she asked."""
+    """Whether a terminator ends the sentence: UAX 29, rules SB6 to SB11, and “Really?” she asked."""
     if _GOES_ON.match(text, *following):
         return False
     lower = bool(_LOWER.match(text, *following))
@@ -170,15 +186,24 @@ def _ends_sentence(text: str, terminator: Span, end: int, following: Span) -> bo
     return not (lower and end > terminator[1])
 
 
-def _is_abbreviation(text: str, word: Span, stop: Span, following: Span) -> bool:
-    """Whether a full stop belongs to the word before it and does not end the sentence."""
-    if text[slice(*stop)] != "." or word[1] != stop[0]:
+def _is_abbreviation(text: str, before: list[Span], after: list[Span], abbreviations: Abbreviations) -> bool:
+    """Whether the first span of ``after`` is a full stop that belongs to the word before it and ends no sentence."""
+    word, stop, following = before[-1], after[0], after[1:]
+    if text[slice(*stop)] != "." or word[1] != stop[0] or not following:
         return False
-    spaced = following[0] > stop[1]
+    first = following[0]
+    spaced = first[0] > stop[1]
     if _ORDINAL.fullmatch(text, *word):
-        return spaced and text[following[0]].isalpha()
-    if _INITIAL.fullmatch(text, *word) or text[slice(*word)].lower() in _TITLES:
+        return spaced and text[first[0]].isalpha()
+    name = text[slice(*word)]
+    if _INITIAL.fullmatch(name) or name in abbreviations:
         return spaced
-    if not _SHORT.fullmatch(text, *word):
-        return False
-    return bool(_LOWER.match(text, *following) or _GOES_ON.match(text, *following))
+    if _LETTER.fullmatch(name):  # z. B., d. h.
+        after_letter = len(before) == 2 and _LETTER_STOP.fullmatch(text, *before[0])
+        before_letter = len(following) == 2 and _LETTER_STOP.fullmatch(text, first[0], following[1][1])
+        if spaced and (after_letter or before_letter):
+            return True
+    if name.lower() in BEFORE_NUMBERS and text[first[0]].isdigit():
+        return True
+    goes_on = _LOWER.match(text, *first) or _GOES_ON.match(text, *first)
+    return goes_on is not None and _SHORT.fullmatch(name) is not None

@@ -1,21 +1,23 @@
-"""The one object that flows from readers to taggers: a sentence of words with, perhaps, tags."""
+"""The object that flows from readers to taggers: a sentence of words and, where they are known, their tags."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(slots=True)
 class Sentence:
-    """Words of one sentence; tags, languages and offsets run parallel to them where they are known."""
+    """The words of one sentence. Tags, languages and offsets have one entry per word where they are known."""
 
     words: list[str]
-    tags: list[str] | None = None  # UPOS or IOB2, one per word
+    tags: list[str] | None = None  # UPOS or IOB2
     language: str | None = None  # code of the whole sentence
-    word_languages: list[str] | None = None  # code-switched text: one per word, wins over `language` unless ""
-    text: str | None = None  # the raw text the words were cut from
+    word_languages: list[str] | None = None  # in code-switched text; "" stands for `language`
+    text: str | None = None  # the raw text that the words were cut from
     offsets: list[tuple[int, int]] | None = None  # [start, end) of each word in `text`
-    start: int = 0  # where `text` begins in the document it was cut from
+    start: int = 0  # where `text` begins in its document
+    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
 
     def __post_init__(self) -> None:
         for name in ("tags", "word_languages", "offsets"):

@@ -1,4 +1,4 @@
-"""The tags that files may hold: the 17 universal parts of speech; entities in IOB1, IOB2, BIOES or BILOU."""
+"""Tags: the tasks, the 17 universal parts of speech, and entities in IOB1, IOB2, BIOES or BILOU."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterable
 
 from zgul.errors import ZgulError
 
+TASKS = ("pos", "ner")
 UPOS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
 
 _UPOS = frozenset(UPOS)
-_STARTS = frozenset("BSU")  # these always open an entity
-_ENDS = frozenset("ESLU")  # these always close one
 
 
 def tag_problem(task: str, tag: str) -> str | None:
-    """What is wrong with a tag, if anything is."""
+    """Say what is wrong with a tag; None if it is valid for the task."""
     if task == "pos":
         return None if tag in _UPOS else f"{tag!r} is not a universal part of speech ({' '.join(UPOS)})"
     if task == "ner":
@@ -26,29 +25,29 @@ def tag_problem(task: str, tag: str) -> str | None:
 
 
 def check_tags(task: str, tags: Iterable[str]) -> None:
-    """Refuse tags that do not belong to the task (``pos`` or ``ner``)."""
+    """Refuse tags that are not valid for the task."""
     for tag in tags:
         if problem := tag_problem(task, tag):
             raise ZgulError(problem)
 
 
 def is_ner_tag(tag: str) -> bool:
-    """Whether it is ``O`` or a position (B I O E S, or L U) with the type of an entity, as in ``B-PER``."""
+    """Whether a tag is ``O``, or a position (B I E S L U) with an entity type as in ``B-PER``."""
     return tag == "O" or (
         len(tag) > 2 and tag[1] == "-" and tag[0] in "BIESLU" and tag[2:].isprintable() and " " not in tag
     )
 
 
 def to_iob2(tags: list[str]) -> list[str]:
-    """The same entities in IOB2, as the CoNLL scorer reads them: an I- that continues nothing opens one."""
+    """Convert entities to IOB2 as the CoNLL scorer reads them: an I- that continues nothing opens an entity."""
     result = []
     open_type = ""  # of the entity that the next word may continue
     for tag in tags:
         kind = tag[2:]
         if kind:
-            continues = kind == open_type and tag[0] not in _STARTS
+            continues = kind == open_type and tag[0] not in "BSU"
             result.append(f"I-{kind}" if continues else f"B-{kind}")
         else:
             result.append("O")
-        open_type = "" if tag[0] in _ENDS else kind
+        open_type = "" if tag[0] in "ESLU" else kind
     return result

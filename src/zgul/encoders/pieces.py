@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from zgul.corpora.letters import kin
+from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import IGNORED, EncodedCorpus, LanguageTable
 from zgul.encoders.tokenizer import PieceTokenizer
@@ -142,12 +142,12 @@ class PieceEncoder:
     def _learn_letters(self, letters: Iterable[str]) -> None:
         """Find for every unknown letter the nearest related one that is known, if there is one."""
         new = sorted(letter for letter in letters if ord(letter) not in self._replacements)
-        candidates = sorted({other for letter in new for other in (letter, *kin(letter)) if other})
+        candidates = sorted({other for letter in new for other in (letter, *similar_letters(letter)) if other})
         unknown = self.tokenizer.unknown
         cut = zip(candidates, self.tokenizer.tokenise(candidates), strict=True)
         known = {letter for letter, ids in cut if unknown not in ids}
         for letter in new:
-            choices = (other for other in (letter, *kin(letter)) if other in known or not other)
+            choices = (other for other in (letter, *similar_letters(letter)) if other in known or not other)
             self._replacements[ord(letter)] = next(choices, letter)
 
     def _chunks(

@@ -1,7 +1,7 @@
-"""The paper's four language groups, and which of them a language belongs to.
+"""The paper's four language groups, and the assignment of any language to one of them.
 
-The paper assigns by genetic nearest neighbour with syntactic tie-break; docs/languages.md says where that
-needs one rule more, and why.
+The paper assigns a language by its genetic nearest neighbour, with syntax as the tie-break. docs/languages.md says
+where that needs one more rule, and why.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from zgul.languages.language import Language, find
 from zgul.languages.relatedness import shared_ancestors, similarity
 
-PIVOT = "en"  # a source of every group, so that it cannot speak for any
+PIVOT = "en"  # a source of every group, so that it cannot decide for any of them
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Group:
     task: Literal["pos", "ner"]
     sources: tuple[str, ...]  # codes, English first
     targets: tuple[str, ...]
-    area: str | None = None  # the continent, for a group held together by place and not by family
+    area: str | None = None  # the continent, for a group that is defined by place and not by family
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The group a language was given and the evidence for it."""
+    """The group of a language, and the evidence for it."""
 
     group: Group | None
     neighbour: str | None  # code of the source that decided
@@ -50,49 +50,44 @@ TARGETS: tuple[str, ...] = tuple(code for group in GROUPS.values() for code in g
 
 
 def assign_group(target: str | Language) -> Group | None:
-    """The group that serves a language, or None for a language related to no group."""
+    """Return the group that serves a language, or None for a language related to no group."""
     return explain_group(target).group
 
 
 def explain_group(target: str | Language) -> Assignment:
-    """As ``assign_group``, with the reason.
+    """Assign a language to a group and give the reason.
 
     1. Family: the source with most shared ancestors decides, if all such sources are in one group.
-    2. Area: where they are not, or where English is nearer still, the continent decides, if a group is
-       held together by one.
+    2. Area: where they are not, or where English is nearer still, the continent decides, if a group is defined by it.
     3. Syntax: of groups equally near by family, the one with the syntactically most similar source.
-    4. Without a shared ancestor, and on no group's continent: no group.
+    4. A language without a shared ancestor that is on no group's continent has no group.
     """
     target = find(target)
     for group in GROUPS.values():
         if target.code in group.sources and target.code != PIVOT:
             return Assignment(group, target.code, "it is one of the group's sources")
-    shared = {
-        (group.name, source): shared_ancestors(target, source)
-        for group in GROUPS.values()
-        for source in group.sources
-        if source != PIVOT
-    }
+    pairs = [(group, source) for group in GROUPS.values() for source in group.sources if source != PIVOT]
+    shared = {(group.name, source): shared_ancestors(target, source) for group, source in pairs}
     depth = max(shared.values())
     nearest = [pair for pair, count in shared.items() if count == depth > 0]
     english_is_nearer = shared_ancestors(target, PIVOT) > depth
-    if len({name for name, _ in nearest}) == 1 and not english_is_nearer:
-        name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
-        return Assignment(GROUPS[name], source, f"shares {target.family[depth - 1]} with {find(source)}")
+    single_group = len({name for name, _ in nearest}) == 1
     for group in GROUPS.values():
-        if group.area and group.area == target.area:
-            why = _why_not_family(target, depth, english_is_nearer)
+        if group.area and group.area == target.area and (english_is_nearer or not single_group):
             source = max(group.sources[1:], key=lambda code: similarity(target, code))
-            return Assignment(group, source, f"{why}, but it is spoken in {group.area}")
+            reason = f"{_why_not_family(target, depth, english_is_nearer)}, but it is spoken in {group.area}"
+            return Assignment(group, source, reason)
     if not nearest:
         return Assignment(None, None, "it shares no family with any source language")
     name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
     family = target.family[depth - 1]
     if english_is_nearer:
         reason = f"after English, which is in every group, it shares {family} with {find(source)}"
-        return Assignment(GROUPS[name], source, reason)
-    reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
-    return Assignment(GROUPS[name], source, reason, alone=False)
+    elif single_group:
+        reason = f"shares {family} with {find(source)}"
+    else:
+        reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
+    return Assignment(GROUPS[name], source, reason, alone=english_is_nearer or single_group)
 
 
 def _why_not_family(target: Language, depth: int, english_is_nearer: bool) -> str:

@@ -1,7 +1,7 @@
-"""Who a language is: found by any of its codes, tags and names.
+"""Find a language by any of its codes, tags and names.
 
-Everywhere in zgul a language goes by its ISO 639-1 code where it has one, else by ISO 639-3; the paper's
-Bh is ``bho``.
+Everywhere in zgul the code of a language is its ISO 639-1 code if it has one, else its ISO 639-3 code. The paper's Bh
+is ``bho``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import lru_cache
 from zgul.errors import ZgulError
 from zgul.languages import table
 
-# Letters that Unicode does not take apart into a base letter and a mark.
+SUGGESTIONS = 4
+# Letters that Unicode does not decompose into a base letter and a mark.
 _PLAIN_LETTERS = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i"})
 _SCRIPT = re.compile(r"[a-z]{4}")
 _SUBTAG = re.compile(r"[a-z0-9]{1,8}")
@@ -23,7 +24,7 @@ _SUBTAG = re.compile(r"[a-z0-9]{1,8}")
 
 @dataclass(frozen=True)
 class Language:
-    """A language of the world; ``find`` makes them."""
+    """A language of the world; ``find`` returns them."""
 
     code: str  # ISO 639-1 if it exists, else ISO 639-3
     iso3: str
@@ -33,7 +34,7 @@ class Language:
     scripts: tuple[str, ...]  # ISO 15924, the usual one first
     territory: str | None  # ISO 3166, where most speakers live
     area: str | None  # continent of that territory
-    row: int  # its place in the table
+    row: int  # in the table
 
     @property
     def script_names(self) -> tuple[str, ...]:
@@ -49,11 +50,11 @@ class Language:
 
 
 def find(query: str | Language) -> Language:
-    """The language that a code, tag or name means; a ZgulError with suggestions if none does.
+    """Return the language that a code, tag or name means. A ZgulError makes suggestions if there is none.
 
     Understood are ISO 639-1 and 639-3 (``fo``, ``fao``), tags (``sr-Latn``, ``de_CH``), English and own names
-    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names: ``aka`` is
-    Akan, not the language called Aka.
+    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names: ``aka`` is Akan, not
+    the language called Aka.
     """
     if isinstance(query, Language):
         return query
@@ -66,31 +67,35 @@ def find(query: str | Language) -> Language:
     if rows:
         choices = ", ".join(f"{table.load().iso3[row]} ({table.load().name[row]})" for row in rows[:8])
         raise ZgulError(f'"{query}" is the name of several languages; use a code: {choices}.')
-    return _find_tag(text) or _give_up(query)
+    tagged = _find_tag(text)
+    if tagged is None:
+        similar = ", ".join(map(str, _similar(_plain(query))))
+        hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
+        raise ZgulError(f'No language is called "{query}". {hint}')
+    return tagged
 
 
 def _find_tag(text: str) -> Language | None:
-    """``sr-Latn``, ``de_CH``, ``zh-yue``: the language, written in the script that the tag names."""
+    """Find ``sr-Latn``, ``de_CH`` or ``zh-yue``: the language, written in the script that the tag names."""
     first, *rest = re.split(r"[-_]", text.lower())
     rows = _codes().get(first, ())
     if len(rows) != 1 or not rest or not all(_SUBTAG.fullmatch(part) for part in rest):
         return None
     if len(rest[0]) == 3 and rest[0] in _codes():  # an extended language: zh-yue is yue
         rows = _codes()[rest[0]]
-    found = _language(rows[0])
+    language = _language(rows[0])
     script = next((part.title() for part in rest if _SCRIPT.fullmatch(part)), None)
-    return replace(found, scripts=(script,)) if script else found
+    return replace(language, scripts=(script,)) if script else language
 
 
-def _give_up(query: str) -> Language:
-    plain = _plain(query)
-    close = difflib.get_close_matches(plain, _names(), n=6, cutoff=0.7)
-    found = dict.fromkeys(_language(row) for name in close for row in _names()[name])
-    if found:
-        hint = "Did you mean " + ", ".join(str(language) for language in list(found)[:3]) + "?"
-    else:
-        hint = "Give its ISO 639 code or its English name."
-    raise ZgulError(f'No language is called "{query}". {hint}')
+def _similar(query: str) -> list[Language]:
+    """Languages with a similar name: with the query as a word, else as a prefix or part, else with similar letters."""
+    names = _names()
+    matches: list[str] = []
+    for part in (f" {query} ", f" {query}", query) if len(query) > 2 else ():
+        matches = matches or sorted((name for name in names if part in f" {name} "), key=len)
+    matches = matches or difflib.get_close_matches(query, names, n=2 * SUGGESTIONS, cutoff=0.7)
+    return list(dict.fromkeys(_language(row) for name in matches for row in names[name]))[:SUGGESTIONS]
 
 
 @lru_cache(maxsize=1024)
@@ -111,7 +116,7 @@ def _language(row: int) -> Language:
 
 @lru_cache(maxsize=1)
 def _codes() -> dict[str, tuple[int, ...]]:
-    """Every code to the one row it means; current codes come before withdrawn ones."""
+    """Every code and the row it means. Current codes come before withdrawn ones."""
     languages = table.load()
     codes: dict[str, tuple[int, ...]] = {}
     for row, aliases in enumerate(languages.aliases):
@@ -125,33 +130,26 @@ def _codes() -> dict[str, tuple[int, ...]]:
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, tuple[int, ...]]:
-    """Every name, made plain, to the rows it may mean: main names, then own names, then other names.
+    """Every plain name and the rows it may mean: main names come before own names, and these before other names.
 
-    Where a language and a variety of it share a name, the language is meant.
+    Where a language and a variety of it share a name, it means the language.
     """
     languages = table.load()
-    ranked: dict[str, dict[int, int]] = {}
-    for row, name in enumerate(languages.name):
-        _rank(ranked, name, row, 0)
-        _rank(ranked, languages.autonym[row], row, 1)
-        for alias in languages.aliases[row].split("\t"):
-            _rank(ranked, alias, row, 2)
+    ranks: dict[str, dict[int, int]] = {}  # by name and row
+    for row, aliases in enumerate(languages.aliases):
+        for rank, name in enumerate((languages.name[row], languages.autonym[row], *aliases.split("\t"))):
+            if name:
+                ranks.setdefault(_plain(name), {}).setdefault(row, min(rank, 2))
     names: dict[str, tuple[int, ...]] = {}
-    for name, ranks in ranked.items():
-        best = min(ranks.values())
-        rows = [row for row, rank in ranks.items() if rank == best]
+    for name, by_row in ranks.items():
+        best = min(by_row.values())
+        rows = [row for row, rank in by_row.items() if rank == best]
         names[name] = tuple(row for row in rows if int(languages.parent[row]) not in rows)
     return names
 
 
-def _rank(ranked: dict[str, dict[int, int]], name: str, row: int, rank: int) -> None:
-    if name:
-        rows = ranked.setdefault(_plain(name), {})
-        rows[row] = min(rank, rows.get(row, rank))
-
-
 def _plain(name: str) -> str:
-    """Lower case, no accents, no punctuation: what a user with an English keyboard types."""
+    """Lower case without accents and punctuation: what a user with an English keyboard types."""
     name = name.casefold().translate(_PLAIN_LETTERS)
     letters = (c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     return " ".join(re.sub(r"[^\w\s]", " ", "".join(letters)).split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,14 @@ from zgul.languages.language import Language, find
 from zgul.languages.uriel import features
 
 Kind = Literal["average", "genetic", "syntactic"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> float:
     """Cosine of the family vectors, of the syntax vectors, or the average of both: 0 unlike, 1 alike.
 
-    A family vector has a 1 for each node of the family tree above the language, so the genetic similarity
-    is the number of shared ancestors over the geometric mean of how many each has.
+    A family vector has a 1 for each node of the family tree above the language. So the genetic similarity is the
+    number of shared ancestors over the geometric mean of how many each language has.
     """
     a, b = find(a), find(b)
     if kind == "genetic":
@@ -29,21 +30,21 @@ def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> 
         return _cosine(features(a), features(b))
     if kind == "average":
         return (_genetic(a, b) + _cosine(features(a), features(b))) / 2
-    raise ZgulError(f'There is no similarity "{kind}"; choose "average", "genetic" or "syntactic".')
+    raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')
 
 
 def shared_ancestors(a: str | Language, b: str | Language) -> int:
-    """How many nodes of the family tree lie above both."""
+    """Count the nodes of the family tree above both languages."""
     languages = table.load()
     return len(set(languages.lineage(find(a).row)) & set(languages.lineage(find(b).row)))
 
 
 def most_related(target: str | Language, sources: Iterable[str | Language]) -> str:
-    """The code of the source with the highest average similarity (the paper's Rel); of equals the first."""
-    found = [find(source) for source in sources]
-    if not found:
+    """Return the code of the source with the highest average similarity (the paper's Rel); of equals the first."""
+    candidates = [find(source) for source in sources]
+    if not candidates:
         raise ZgulError("No source languages given: there is nothing to be related to.")
-    return max(found, key=lambda source: similarity(target, source)).code
+    return max(candidates, key=lambda source: similarity(target, source)).code
 
 
 def _genetic(a: Language, b: Language) -> float:

@@ -1,7 +1,7 @@
 """URIEL's typological features, the language vectors ``lf`` of the paper's Lang2Vec module.
 
-``syntax`` are the 103 ``syntax_knn`` features that the paper uses; ``all`` adds the 28 of ``phonology_knn``
-and the 158 of ``inventory_knn``. All are 0 or 1.
+``syntax`` are the 103 ``syntax_knn`` features that the paper uses. ``all`` adds the 28 of ``phonology_knn`` and the
+158 of ``inventory_knn``. All are 0 or 1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,9 @@ SIZES: dict[str, int] = {"syntax": 103, "all": 289}
 
 
 def features(language: str | Language, kind: FeatureSet = "syntax") -> npt.NDArray[np.float32]:
-    """The language's vector [103] or [289]; a language without one is given its closest relative's."""
+    """Return the vector of a language, [103] or [289]. A language without features gets its closest relative's."""
     size = _size(kind)
-    row = find(language).row
-    if not table.load().has_features[row]:
-        row = _stand_in(row)
-    return table.load().features[row, :size].astype(np.float32)
+    return table.load().features[feature_source(find(language).iso3).row, :size].astype(np.float32)
 
 
 def feature_names(kind: FeatureSet = "syntax") -> list[str]:
@@ -35,44 +32,43 @@ def feature_names(kind: FeatureSet = "syntax") -> list[str]:
     return table.load().feature_names[: _size(kind)]
 
 
-def closest_relative(language: str | Language) -> Language:
-    """The closest language by family tree that has features; a ZgulError for a language with no relatives.
+@cache  # so that the warning comes once per language
+def feature_source(language: str) -> Language:
+    """Return the language whose features are used: the language itself or, with a warning, its closest relative."""
+    own = find(language)
+    if table.load().has_features[own.row]:
+        return own
+    relative = closest_relative(own)
+    problem = f"URIEL has no features of {own}; those of its closest relative {relative} are used"
+    warnings.warn(problem, ZgulWarning, stacklevel=3)
+    return relative
 
-    First what it is a variety of (Pomak: Bulgarian), else whoever shares most of its lineage; of several,
-    the one that hangs least deep below the common ancestor, then a larger one (with an ISO 639-1 code).
+
+def closest_relative(language: str | Language) -> Language:
+    """Return the closest language by family tree that has features; a ZgulError for a language without relatives.
+
+    It is the language of which the given one is a variety (Pomak: Bulgarian). Otherwise it is the language that shares
+    most of its lineage; of several, the one that lies least deep below the common ancestor, then one with an ISO 639-1
+    code.
     """
-    found = find(language)
+    own = find(language)
     languages = table.load()
-    parent = int(languages.parent[found.row])
+    parent = int(languages.parent[own.row])
     if parent >= 0 and languages.has_features[parent]:
         return find(languages.iso3[parent])
-    lineage = languages.lineage(found.row)
-    best: tuple[int, int, int, str] | None = None
+    lineage = set(languages.lineage(own.row))
+    ranks: list[tuple[int, int, bool, str]] = []
     for row in np.flatnonzero(languages.has_features):
         other = languages.lineage(int(row))
-        shared = len(set(lineage) & set(other))
-        if not shared or row == found.row:
-            continue
-        key = (-shared, len(other), int(not languages.iso1[row]), languages.iso3[row])
-        best = key if best is None else min(best, key)
-    if best is None:
-        raise ZgulError(f"{found} stands alone in its family tree: there is no relative that has features.")
-    return find(best[-1])
+        shared = len(lineage.intersection(other))
+        if shared and row != own.row:
+            ranks.append((-shared, len(other), not languages.iso1[row], languages.iso3[row]))
+    if not ranks:
+        raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
+    return find(min(ranks)[-1])
 
 
 def _size(kind: str) -> int:
     if kind not in SIZES:
         raise ZgulError(f'There is no feature set "{kind}"; choose "syntax" or "all".')
     return SIZES[kind]
-
-
-@cache  # also so that the user is told once per language
-def _stand_in(row: int) -> int:
-    language = find(table.load().iso3[row])
-    relative = closest_relative(language)
-    warnings.warn(
-        f"URIEL has no features of {language}; those of its closest relative {relative} are used",
-        ZgulWarning,
-        stacklevel=3,
-    )
-    return relative.row

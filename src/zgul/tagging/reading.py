@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from zgul.corpora import columns, conllu, text
+from zgul.corpora import columns, conllu, plain_text
 from zgul.corpora.lines import MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
@@ -129,7 +129,7 @@ def read(source: Input, kind: str = AUTO) -> Iterator[Item]:
     forms = {"text": "raw", "lines": "sentences", "tokens": "words"}
     if kind not in forms:
         raise ZgulError(f"unknown kind of input {kind!r}: choose {', '.join((AUTO, *KINDS))}")
-    return map(Item, text.read(stream, forms[kind]))
+    return map(Item, plain_text.read(stream, forms[kind]))
 
 
 def _or_text(items: Iterator[Item]) -> Iterator[Item]:

@@ -1,12 +1,11 @@
-"""Data folders by task, language and split; plain text files."""
+"""Data folders by task, language and split; labelled files of any format."""
 
-import io
 import lzma
 from pathlib import Path
 
 import pytest
 
-from zgul.corpora import Sentence, load, load_text, text
+from zgul.corpora import DataFolder, Sentence, load, load_text, read_labelled, source_split
 from zgul.errors import ZgulError, ZgulWarning
 
 
@@ -85,26 +84,62 @@ def test_the_real_folder_has_the_sentences_its_table_counts(shared_data: Path) -
         assert all(sentence.language == lang and sentence.tags for sentence in loaded)
 
 
-def test_text_a_sentence_a_line() -> None:
-    first, second = text.read(io.StringIO("Eg fari. Tú fert.\n\n  Ja!\n"), language="fo")
-    assert first.words == ["Eg", "fari", ".", "Tú", "fert", "."] and first.language == "fo"
-    assert second.text == "  Ja!" and second.offsets == [(2, 4), (4, 5)]
+def test_the_folder_finds_files_without_reading_them(folder: Path) -> None:
+    data = DataFolder(folder)
+    assert data.labelled_file("pos", "fo", "test") == folder / "pos/fo/test.tsv.xz"
+    assert data.labelled_file("pos", "fo", "train") is None
+    assert data.text_files("fo") == [folder / "text/fo.open.txt.xz", folder / "text/fo.research.txt"]
+    assert data.text_files("fo", ["research"]) == [folder / "text/fo.research.txt"]
+    assert data.text_files("de") == []
+    assert data.splits() == [("pos", "fo", "dev"), ("pos", "fo", "test"), ("ner", "ha", "train")]
 
 
-def test_text_with_words_apart() -> None:
-    (sentence,) = text.read(io.StringIO("a  aa a.\n"), form="words")
-    assert sentence.words == ["a", "aa", "a."] and sentence.offsets == [(0, 1), (3, 5), (6, 8)]
+def test_english_is_wikiann_in_the_indo_aryan_group_alone() -> None:
+    assert source_split("indo-aryan", "en", "train") == "panx.train"
+    assert source_split("indo-aryan", "hi", "dev") == "dev"
+    assert source_split("african", "en", "dev") == "dev"
 
 
-def test_raw_text() -> None:
-    sentences = list(text.read(io.StringIO("Eg fari. Tú\nfert.\n\nJa\n\n"), form="raw"))
-    assert [sentence.text for sentence in sentences] == ["Eg fari.", "Tú\nfert.", "Ja"]
-    assert [sentence.start for sentence in sentences] == [0, 9, 19]
-    stream = io.StringIO()
-    assert text.write(stream, [*sentences, Sentence(["a", "b"]), Sentence([])]) == 4
-    assert stream.getvalue() == "Eg fari.\nTú fert.\nJa\na b\n"
+CONLLU = "# text = ja\n1\tja\t_\tINTJ\t_\t_\t_\t_\t_\t_\n\n"
 
 
-def test_unknown_form() -> None:
-    with pytest.raises(ZgulError, match="choose one of sentences, words, raw"):
-        text.read(io.StringIO(""), form="lines")
+@pytest.mark.parametrize(
+    ("name", "text", "task", "expected"),
+    [
+        ("a.conllu", CONLLU, "pos", Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])),
+        ("a.txt", CONLLU, "pos", Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])),
+        ("a.tsv", "ja\tINTJ\n\n", "pos", Sentence(["ja"], ["INTJ"], "fo")),
+        ("a.tsv", "ab:c\tO\nKano\tB-LOC\n\n", "ner", Sentence(["ab:c", "Kano"], ["O", "B-LOC"], "fo")),
+        ("a", "ha:Kano\tB-LOC\nha:ta\tO\n\n", "ner", Sentence(["Kano", "ta"], ["B-LOC", "O"], "ha")),
+    ],
+)
+def test_a_labelled_file_is_read_by_its_name_or_its_beginning(
+    tmp_path: Path, name: str, text: str, task: str, expected: Sentence
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    assert read_labelled(tmp_path / name, task, "fo") == [expected]
+    (tmp_path / f"{name}.xz").write_bytes(lzma.compress(text.encode()))
+    assert read_labelled(str(tmp_path / f"{name}.xz"), task, "fo") == [expected]
+
+
+def test_sentences_without_tags_are_left_out_of_labelled_files(tmp_path: Path) -> None:
+    untagged = CONLLU.replace("INTJ", "_")
+    path = tmp_path / "a.conllu"
+    path.write_text(CONLLU + untagged, "utf-8")
+    with pytest.warns(ZgulWarning, match="a.conllu: 1 sentences without POS tags are left out"):
+        assert len(read_labelled(path, "pos")) == 1
+    path.write_text(untagged, "utf-8")
+    with pytest.raises(ZgulError, match="has no POS tags; a labelled file is needed"):
+        read_labelled(path, "pos")
+    path.write_text("", "utf-8")
+    assert read_labelled(path, "pos") == []
+
+
+def test_a_damaged_labelled_file_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.xz"
+    path.write_bytes(lzma.compress(b"ja\tINTJ\n\n" * 9999)[:-40])
+    with pytest.raises(ZgulError, match=r"a\.tsv\.xz, after line .*damaged or cut short"):
+        read_labelled(path, "pos")
+    path.write_bytes(b"no such thing")
+    with pytest.raises(ZgulError, match="damaged"):
+        read_labelled(path, "pos")

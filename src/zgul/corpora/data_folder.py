@@ -1,0 +1,154 @@
+"""A data folder: where labelled files and texts are, and how they are read.
+
+::
+
+    DIR/TASK/LANG/SPLIT.tsv     labelled; TASK is pos or ner. Also .txt and .conllu
+    DIR/text/LANG.KIND.txt      unlabelled text; KIND is open or research
+
+Every file may be compressed (``zgul.files.PACKINGS``). docs/data.md explains the splits.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from zgul.corpora import columns, conllu, wikiann
+from zgul.corpora.lines import BOM, Lines
+from zgul.corpora.sentence import Sentence
+from zgul.corpora.tags import TASKS
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.files import DAMAGED, PACKINGS, open_binary
+
+FORMATS = (".tsv", ".txt", ".conllu")
+TEXT_KINDS = ("open", "research")
+SPLIT_ORDER = ("train", "extra", "few", "dev", "test")
+_LABELLED = re.compile(r"([^.].*)\.(?:tsv|txt|conllu)(?:\.(?:xz|gz|zst|bz2))?")
+
+
+def source_split(group: str, language: str, split: str) -> str:
+    """The name of a source's split in a group of the paper.
+
+    It is the split itself, with one exception: English NER is WikiAnn (``panx.train``) in the Indo-Aryan group, where
+    the other sources are WikiAnn too, so that all follow one annotation scheme.
+    """
+    return f"panx.{split}" if (group, language) == ("indo-aryan", "en") else split
+
+
+def read_labelled(path: Path | str, task: str, language: str | None = None) -> list[Sentence]:
+    """Read the tagged sentences of a labelled file: CoNLL-U, WikiAnn's form, or word-and-tag columns.
+
+    ``.conllu`` files are CoNLL-U; other files are what they begin like. Sentences without tags are left out with a
+    warning. A file whose sentences all have no tags is an error.
+    """
+    path = Path(path)
+    form = _format(path)
+    if form == "conllu":
+        read: Iterable[Sentence] = (block.to_sentence(task, language) for block in conllu.read(path))
+    elif form == "wikiann":
+        read = wikiann.read(path, task)
+    else:
+        read = columns.read(path, task, language)
+    sentences = [sentence for sentence in read if sentence.words]
+    tagged = [sentence for sentence in sentences if sentence.tags is not None]
+    if sentences and not tagged:
+        raise ZgulError(f"{path} has no {task.upper()} tags; a labelled file is needed here")
+    if len(tagged) < len(sentences):
+        left_out = f"{len(sentences) - len(tagged)} sentences without {task.upper()} tags are left out"
+        warnings.warn(f"{path}: {left_out}", ZgulWarning, stacklevel=2)
+    return tagged
+
+
+def _format(path: Path) -> str:
+    if ".conllu" in path.suffixes:
+        return "conllu"
+    try:
+        with open_binary(path) as file:
+            beginning = file.read(1 << 12).decode("utf-8", "replace").removeprefix(BOM)
+    except DAMAGED:
+        return "columns"  # whose reader says what is wrong
+    lines = [line for line in beginning.split("\n")[:-1] if line.strip()]  # the last one may be cut
+    if lines and conllu.looks_like_conllu(lines[0]):
+        return "conllu"
+    prefixed = (wikiann.TOKEN.fullmatch(line.split("\t")[0]) for line in lines)
+    return "wikiann" if lines and all(prefixed) else "columns"
+
+
+class DataFolder:
+    """Finds and reads the files of a data folder."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def labelled_file(self, task: str, language: str, split: str) -> Path | None:
+        """The file of a split, or None if it is not there."""
+        return next(iter(_existing(self.path / task / language, split, FORMATS)), None)
+
+    def sentences(self, task: str, language: str, split: str) -> list[Sentence]:
+        """Read a split; an error says which splits and languages are there instead."""
+        if task not in TASKS:
+            raise ZgulError(f"unknown task {task!r}: choose pos or ner")
+        files = _existing(self.path / task / language, split, FORMATS)
+        if not files:
+            missing = f"no {task} data for {language!r}, split {split!r}, in {self.path}"
+            raise ZgulError(f"{missing}; {self._what_is_there(task, language)}")
+        if len(files) > 1:
+            others = ", ".join(file.name for file in files[1:])
+            warnings.warn(f"{files[0]} is read; beside it lies {others}", ZgulWarning, stacklevel=3)
+        return read_labelled(files[0], task, language)
+
+    def splits(self) -> list[tuple[str, str, str]]:
+        """Task, language and split of every labelled file, in the usual order."""
+        if not self.path.is_dir():
+            raise ZgulError(f"{self.path}: no such folder")
+        names = ((path, _LABELLED.fullmatch(path.name)) for task in TASKS for path in self.path.glob(f"{task}/*/*"))
+        splits = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
+        if not splits:
+            raise ZgulError(
+                f"{self.path} has no labelled data; expected is DIR/TASK/LANG/SPLIT.tsv such as pos/fo/test.tsv "
+                "(`zgul data fetch --output DIR` makes such a folder)"
+            )
+        return sorted(splits, key=lambda key: (TASKS.index(key[0]), key[1], _split_rank(key[2])))
+
+    def text_files(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> list[Path]:
+        """The files of unlabelled text of a language that are there."""
+        return [path for kind in kinds for path in _existing(self.path / "text", f"{language}.{kind}", (".txt",))]
+
+    def text_lines(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> Iterator[str]:
+        """Read the lines of the text files of a language, without blank ones."""
+        kinds = tuple(kinds)
+        paths = self.text_files(language, kinds)
+        if not paths:
+            folder = self.path / "text"
+            languages = _listed({path.name.split(".")[0] for path in folder.glob("*.txt*")})
+            raise ZgulError(
+                f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}; there is text for: {languages}"
+            )
+        return (line for path in paths for line in Lines(path) if line.strip())
+
+    def _what_is_there(self, task: str, language: str) -> str:
+        folder = self.path / task / language
+        if folder.is_dir():
+            names = map(_LABELLED.fullmatch, (path.name for path in folder.iterdir()))
+            return f"{folder} has the splits: " + _listed({name[1] for name in names if name})
+        languages = {path.name for path in folder.parent.glob("*") if path.is_dir()}
+        if languages:
+            return f"{folder.parent} has the languages: " + _listed(languages)
+        return f"{folder} does not exist (expected there: {language}/SPLIT.tsv, perhaps with .xz, .gz or .zst)"
+
+
+def _existing(folder: Path, stem: str, formats: Iterable[str]) -> list[Path]:
+    paths = (folder / f"{stem}{form}{packing}" for form in formats for packing in ("", *PACKINGS))
+    return [path for path in paths if path.is_file()]
+
+
+def _split_rank(split: str) -> tuple[bool, int, str]:
+    """The usual order; splits with a prefix (``panx.``) come after those without."""
+    base = split.rsplit(".", 1)[-1]
+    return base != split, SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER), split
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " ".join(sorted(names)) or "nothing"

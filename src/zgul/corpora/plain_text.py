@@ -1,0 +1,116 @@
+"""Plain text: running text in paragraphs, or one sentence a line, perhaps with spaces between all words."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+
+import regex
+
+from zgul.corpora import segment
+from zgul.corpora.lines import Lines, Source
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError, ZgulWarning
+
+FORMS = ("auto", "raw", "sentences", "words")
+SAMPLE = 200  # lines that decide what a text is
+SHORT_LINE = 100  # characters: the median line of poems, lists and sentences is shorter
+
+_FINAL = regex.compile(rf"[\p{{SB=STerm}}\p{{SB=ATerm}}…][\p{{SB=Close}}{segment.BLANK}]*$", regex.VERSION1)
+_CONTINUES = regex.compile(rf"[{segment.BLANK}]*\p{{Ll}}", regex.VERSION1)
+
+
+def read(source: Source, form: str = "sentences", language: str | None = None) -> Iterator[Sentence]:
+    """Read sentence by sentence. The first one opens a document; one after a blank line opens a paragraph.
+
+    ``form`` is one of
+
+    - ``raw``: running text, where ``zgul.corpora.segment`` finds the ends of sentences;
+    - ``sentences``: one sentence a line;
+    - ``words``: one sentence a line, with white space between all words;
+    - ``auto``: ``sentences`` if ``lines_are_sentences`` of the first lines, which a warning reports; else ``raw``.
+    """
+    if form not in FORMS:
+        raise ZgulError(f"unknown form of text {form!r}: choose one of {', '.join(FORMS)}")
+    lines = Lines(source)
+    return _opening_document(_cut(iter(lines), form, language, lines.name))
+
+
+def split(text: str, form: str = "auto", language: str | None = None) -> Iterator[Sentence]:
+    """Split a text into sentences, in one of the forms of ``read``."""
+    return _cut(iter(text.split("\n")), form, language, "the text")
+
+
+def lines_are_sentences(lines: Sequence[str]) -> bool:
+    """Whether each line is a sentence of its own, as in poems, lists, tables and corpora.
+
+    This is so if most lines are short and have no final punctuation, unless sentences go on from line to line: the
+    lines mostly begin in lower case, or they are filled up to one width, so that the next word would not fit.
+    """
+    filled = [line for line in lines if line.strip()]
+    pairs = [(line, after) for line, after in pairwise(map(str.rstrip, lines)) if line and after.strip()]
+    if len(pairs) < 2 or statistics.median(map(len, filled)) > SHORT_LINE:
+        return False
+    unfinished = [(line, after) for line, after in pairs if not _FINAL.search(line)]
+    if 2 * len(unfinished) <= len(pairs):
+        return False
+    continued = sum(_CONTINUES.match(after) is not None for _, after in unfinished)
+    if len(unfinished) < len(pairs) and 2 * continued > len(unfinished):
+        return False
+    width = sorted(map(len, filled))[-1 - len(filled) // 20]  # a few lines may be too long
+    full = sum(len(line) + 1 + len(after.split()[0]) > width for line, after in pairs)
+    several_words = statistics.median(len(line.split()) for line in filled) > 3
+    return not (several_words and 2 * full > len(pairs))
+
+
+def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> Iterator[Sentence]:
+    if form == "auto":
+        first = _beginning(lines)
+        lines = chain(first, lines)
+        form = "sentences" if lines_are_sentences(first) else "raw"
+        if form == "sentences":
+            problem = (
+                f"{name}: most lines are short and have no final punctuation, so each line is read as a sentence. "
+                "If sentences go on from line to line, say that it is running text (--input text, form='raw')."
+            )
+            warnings.warn(problem, ZgulWarning, stacklevel=2)
+    if form == "raw":
+        yield from segment.stream(lines, language)
+    else:
+        yield from _one_a_line(lines, form, language)
+
+
+def _beginning(lines: Iterator[str]) -> list[str]:
+    """The first lines: at most ``SAMPLE``, and not many more characters than ``segment.stream`` holds."""
+    first: list[str] = []
+    characters = 0
+    for line in islice(lines, SAMPLE):
+        first.append(line)
+        characters += len(line)
+        if characters > segment.BUFFER:
+            break
+    return first
+
+
+def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterator[Sentence]:
+    cut = segment.words if form == "sentences" else segment.spaced_words
+    position = 0
+    given = after_blank = False
+    for line in lines:
+        sentence = cut(line, language)
+        if sentence.words:
+            sentence.start = position
+            sentence.opens = "paragraph" if after_blank else None
+            yield sentence
+        given = given or bool(sentence.words)
+        after_blank = given and not sentence.words
+        position += len(line) + 1
+
+
+def _opening_document(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
+    for sentence in islice(sentences, 1):
+        sentence.opens = "document"
+        yield sentence
+    yield from sentences
