@@ -45,8 +45,8 @@ def with_options(
             command(**values, **{GIVEN: given})
 
         parameters = [parameter for name, parameter in own.items() if name != GIVEN]
-        called.__signature__ = inspect.Signature([*parameters, *added])  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *added)}
+        called.__signature__ = inspect.Signature([*added, *parameters])  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*added, *parameters)}
         del called.__wrapped__
         return called
 
@@ -64,7 +64,7 @@ def _parameter(name: str, about: Declared, default: Any, flag: str | None) -> in
     """The parameter of one option. Its default is None, so that the command knows what the user gave."""
     flag = flag or "--" + name.replace(".", "-").replace("_", "-")
     kind: Any = str if isinstance(default, tuple) else type(default)
-    if kind is bool:
+    if kind is bool and default:
         flag += f"/--no-{flag.removeprefix('--')}"
     annotation = Annotated[
         kind | None,

@@ -19,7 +19,7 @@ NEAR, ENOUGH = 0.9, 512
 
 
 @dataclass(frozen=True)
-class LanguageTable:
+class ModelLanguages:
     """The languages that a model is to read: a row for each, with what the method knows of it."""
 
     rows: dict[str, int]  # language code -> row

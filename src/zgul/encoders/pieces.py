@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import IGNORED, EncodedCorpus, LanguageTable
+from zgul.encoders.batches import IGNORED, EncodedCorpus, ModelLanguages
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
@@ -68,7 +68,7 @@ class PieceEncoder:
         self,
         sentences: Sequence[Sentence],
         *,
-        languages: LanguageTable,
+        languages: ModelLanguages,
         labels: dict[str, int] | None = None,
         corpora: Sequence[int] | None = None,
         words: Sequence[Sequence[str]] | None = None,

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from zgul import languages as uriel
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
-from zgul.encoders.batches import LanguageTable
+from zgul.encoders.batches import ModelLanguages
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import FORMS, STARTS
 from zgul.ensemble.weighting import COMBINE
@@ -126,10 +126,10 @@ class Method:
 
     def language_table(
         self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]
-    ) -> LanguageTable:
+    ) -> ModelLanguages:
         """The language table for these languages, with a row for each."""
         rows = {language: row for row, language in enumerate(languages)}
-        return LanguageTable(rows, self.table(parts, languages, self.check_strategy(strategy), bank))
+        return ModelLanguages(rows, self.table(parts, languages, self.check_strategy(strategy), bank))
 
     def check_strategy(self, strategy: str) -> str:
         if strategy not in self.strategies:

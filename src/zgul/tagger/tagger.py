@@ -19,7 +19,7 @@ from torch import Tensor
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device, halving, moved_copy
-from zgul.encoders.batches import Batch, EncodedCorpus, LanguageTable
+from zgul.encoders.batches import Batch, EncodedCorpus, ModelLanguages
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.pieces import PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
@@ -123,7 +123,7 @@ class Tagger:
         model = moved_copy(self.model, wanted)
         return replace(self, model=model, parts=replace(self.parts, encoder=model.encoder))
 
-    def language_table(self, languages: Sequence[str], strategy: str | None = None) -> LanguageTable:
+    def language_table(self, languages: Sequence[str], strategy: str | None = None) -> ModelLanguages:
         """What the model is told of these languages."""
         return self.method.language_table(self.parts, languages, strategy or self.strategy, self.bank_languages)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zgul import corpora
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import EncodedCorpus, LanguageTable
+from zgul.encoders.batches import EncodedCorpus, ModelLanguages
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import find_method
@@ -36,11 +36,11 @@ class LabelledData:
     corpus_of: dict[str, int]  # language to row of `allowed`
     noise: NoiseConfig = field(default_factory=NoiseConfig)
 
-    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: LanguageTable) -> EncodedCorpus:
+    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages) -> EncodedCorpus:
         """Encode sentences as they are."""
         return pieces.encode(sentences, labels=self._index(), languages=table, corpora=self._corpora(sentences))
 
-    def encode_epoch(self, pieces: PieceEncoder, table: LanguageTable, seed: int, epoch: int) -> EncodedCorpus:
+    def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
         """Encode the training sentences of one epoch, with this epoch's own noise."""
         words: Sequence[Sequence[str]] = [sentence.words for sentence in self.train]
         if self.noise.sentences:
