@@ -1,7 +1,8 @@
-"""Is one system better than another: spread over seeds, McNemar's test on words, paired bootstrap of F1."""
+"""Is one system better than another? Spread over seeds, McNemar's test on words, paired bootstrap of F1."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,12 +14,14 @@ import numpy.typing as npt
 from zgul.errors import ZgulError
 from zgul.evaluation.scoring import chunk_counts
 
-EXACT_BELOW = 25  # discordant words; from here on the chi-square approximation is good
+EXACT_BELOW = 25  # discordant words; the chi-square approximation is good from here on
+
+Tags = Sequence[Sequence[str]]  # one list of tags for each sentence
 
 
 @dataclass(frozen=True)
 class MeanStd:
-    """Mean and sample standard deviation; a single run has no deviation."""
+    """Mean and sample standard deviation. A single run has no deviation."""
 
     mean: float
     std: float | None
@@ -30,18 +33,18 @@ class MeanStd:
 
 @dataclass(frozen=True)
 class McNemar:
-    """McNemar's test: of the words that exactly one system tags rightly, is the split other than even?"""
+    """McNemar's test on the words that exactly one of two systems tags correctly."""
 
-    only_first: int  # words only the first system has right
+    only_first: int  # words that only the first system has right
     only_second: int
-    statistic: float  # the smaller of both counts where exact, else chi-square with continuity correction
+    statistic: float  # exact test: the smaller count; otherwise chi-square with continuity correction
     p: float
     exact: bool
 
 
 @dataclass(frozen=True)
 class Difference:
-    """F1 of the first system minus the second's, in points, with its bootstrap confidence interval."""
+    """F1 of the first system minus F1 of the second, in points, with a bootstrap confidence interval."""
 
     f1: float
     low: float
@@ -56,35 +59,27 @@ def mean_std(values: Sequence[float]) -> MeanStd:
     return MeanStd(float(np.mean(values)), std, len(values))
 
 
-def mcnemar(gold: Sequence[Sequence[str]], first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]) -> McNemar:
-    """Compare two systems word by word: exact binomial for few discordant words, else chi-square."""
+def mcnemar(gold: Tags, first: Tags, second: Tags) -> McNemar:
+    """Compare two systems word by word."""
     _check_aligned(gold, first, second)
     flat = (chain.from_iterable(tags) for tags in (gold, first, second))
     right = [(truth == a, truth == b) for truth, a, b in zip(*flat, strict=True)]
-    only_first, only_second = right.count((True, False)), right.count((False, True))
-    return mcnemar_counts(only_first, only_second)
+    return mcnemar_counts(right.count((True, False)), right.count((False, True)))
 
 
 def mcnemar_counts(only_first: int, only_second: int) -> McNemar:
-    """McNemar's test from the two discordant counts."""
-    from scipy.special import bdtr, chdtrc  # slow to import, and seldom needed
-
-    total = only_first + only_second
+    """McNemar's test from the two discordant counts: exact binomial for few words, else chi-square."""
+    total, smaller = only_first + only_second, min(only_first, only_second)
     if total < EXACT_BELOW:
-        smaller = min(only_first, only_second)
-        p = min(1.0, 2.0 * float(bdtr(smaller, total, 0.5))) if total else 1.0
-        return McNemar(only_first, only_second, float(smaller), p, exact=True)
+        tail = sum(math.comb(total, count) for count in range(smaller + 1)) / 2**total
+        return McNemar(only_first, only_second, float(smaller), min(1.0, 2 * tail), exact=True)
     statistic = max(0, abs(only_first - only_second) - 1) ** 2 / total
-    return McNemar(only_first, only_second, statistic, float(chdtrc(1, statistic)), exact=False)
+    p = math.erfc(math.sqrt(statistic / 2))  # upper tail of chi-square with one degree of freedom
+    return McNemar(only_first, only_second, statistic, p, exact=False)
 
 
 def bootstrap_f1(
-    gold: Sequence[Sequence[str]],
-    first: Sequence[Sequence[str]],
-    second: Sequence[Sequence[str]],
-    samples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    gold: Tags, first: Tags, second: Tags, samples: int = 1000, confidence: float = 0.95, seed: int = 0
 ) -> Difference:
     """Paired bootstrap over sentences of the difference in F1, with its percentile interval."""
     if samples < 1 or not 0 < confidence < 1:
@@ -96,20 +91,19 @@ def bootstrap_f1(
     drawn = np.empty((samples, 6))
     for row in drawn:
         row[:] = np.bincount(rng.integers(size, size=size), minlength=size) @ counts
-    differences = _f1_difference(drawn)
-    low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(_f1_difference(drawn), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Difference(float(_f1_difference(counts.sum(axis=0))), float(low), float(high))
 
 
 def _f1_difference(counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """From (right, predicted, gold) of both systems in the last axis."""
+    """The last axis of ``counts`` holds right, predicted and gold chunks of the first, then of the second system."""
     right, total = counts[..., [0, 3]], counts[..., [1, 4]] + counts[..., [2, 5]]
     f1 = 200.0 * right / np.maximum(total, 1)
     return np.asarray(f1[..., 0] - f1[..., 1])
 
 
-def _check_aligned(*systems: Sequence[Sequence[str]]) -> None:
+def _check_aligned(*systems: Tags) -> None:
     if len({tuple(map(len, tags)) for tags in systems}) > 1:
         raise ZgulError("cannot compare: the systems must tag the same words of the same sentences")
     if not any(systems[0]):
-        raise ZgulError("cannot compare: there are no words; is the file empty?")
+        raise ZgulError("cannot compare: there are no words. Is the file empty?")
