@@ -23,7 +23,6 @@ MBERT = {
     "type_vocab_size": 2,
 }
 UPOS_LABELS = 17
-PAPER = {"sft-m": 177, "cpg": 253, "zgul": 41}  # millions of trainable parameters, as printed in the paper
 # The authors' release has three forms of ZGUL, chosen by group, with these counts in millions. Its Germanic form is the
 # one that rounds to the paper's 41; the paper's own equations are the African form, and our default.
 RELEASE = {
