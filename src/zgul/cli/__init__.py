@@ -81,14 +81,14 @@ def _register() -> None:
     """Each module adds its commands to ``app`` when imported."""
     from zgul.cli import (  # noqa: F401
         adapter,
-        compare,
+        compare_command,
         data,
         evaluate,
         experiment,
         export,
         languages,
         methods,
-        report,
+        report_command,
         tag,
         train,
     )
