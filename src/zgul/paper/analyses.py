@@ -31,12 +31,12 @@ WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones 
 DISPUTED = 2  # sentences of each language
 
 
+def silent(_status: dict[str, Any]) -> None:
+    """Report no progress."""
+
+
 def analyse(
-    store: Store,
-    data: Path | str | None = None,
-    report: Progress = lambda _status: None,
-    *,
-    sentences: bool = True,
+    store: Store, data: Path | str | None = None, report: Progress = silent, *, sentences: bool = True
 ) -> dict[str, Any]:
     """Everything that scores do not tell. Statistics need the data folder. Examples quote test sentences."""
     frame = Frame(store)

@@ -12,17 +12,9 @@ from zgul.languages import GROUPS
 from zgul.paper.export import Export
 from zgul.paper.store import DONE, Store, StoredRun
 
-Tags = list[list[str]]
+Tags = dict[str, list[list[str]]]  # language -> tags of each sentence
+System = tuple[str, Tags, Tags]  # name, predictions and gold tags
 ALPHA = 0.005  # the paper's level
-
-
-@dataclass(frozen=True)
-class System:
-    """The predictions of a system by language, and the gold tags."""
-
-    name: str
-    tags: dict[str, Tags]
-    gold: dict[str, Tags]
 
 
 @dataclass(frozen=True)
@@ -65,13 +57,7 @@ class RunComparison:
 
 
 def compare_runs(
-    first: str,
-    second: str,
-    *,
-    gold: Path | str | None = None,
-    task: str = "pos",
-    samples: int = 1000,
-    confidence: float = 0.95,
+    one: str, two: str, gold: Path | str | None = None, task: str = "pos", samples: int = 1000, confidence: float = 0.95
 ) -> RunComparison:
     """Compare two systems on the same sentences.
 
@@ -79,22 +65,22 @@ def compare_runs(
     characters of a run's hash or its whole name, and ROW a title of `zgul.paper.rows` if the run has several. Files
     need the ``gold`` file and the ``task``.
     """
-    one, other = (_find_system(place, gold, task) for place in (first, second))
-    languages = [code for code in one.tags if code in other.tags]
+    (first, own, truth), (second, theirs, same) = (_find_system(place, gold, task) for place in (one, two))
+    languages = [code for code in own if code in theirs]
     if not languages:
         raise ZgulError("cannot compare: the two systems have no language in common")
     for code in languages:
-        if one.gold[code] != other.gold[code]:
+        if truth[code] != same[code]:
             raise ZgulError(f"cannot compare: the two systems were scored on different test sentences of {code}")
     parts = {code: [code] for code in languages} | ({"all": languages} if len(languages) > 1 else {})
     rows = []
     for name, codes in parts.items():
-        truth, a, b = ([s for code in codes for s in side[code]] for side in (one.gold, one.tags, other.tags))
-        spread, test = bootstrap_f1(truth, a, b, samples, confidence), mcnemar(truth, a, b)
-        f1 = (scores(truth, a).f1, scores(truth, b).f1, spread.f1, spread.low, spread.high)
-        row = LanguageComparison(name, sum(map(len, truth)), *f1, test.only_first, test.only_second, test.p)
+        right, a, b = ([sentence for code in codes for sentence in side[code]] for side in (truth, own, theirs))
+        spread, test = bootstrap_f1(right, a, b, samples, confidence), mcnemar(right, a, b)
+        f1 = (scores(right, a).f1, scores(right, b).f1, spread.f1, spread.low, spread.high)
+        row = LanguageComparison(name, sum(map(len, right)), *f1, test.only_first, test.only_second, test.p)
         rows.append(row)
-    return RunComparison(one.name, other.name, confidence, samples, rows)
+    return RunComparison(first, second, confidence, samples, rows)
 
 
 def _find_system(place: str, gold: Path | str | None, task: str) -> System:
@@ -109,15 +95,13 @@ def _find_system(place: str, gold: Path | str | None, task: str) -> System:
     if Path(place).is_dir():
         raise ZgulError(f"{place} is a folder: name one of its runs, {place}:RUN[:ROW]")
     if not Path(place).is_file():
-        raise ZgulError(
-            f"{place}: no such file, and no results before a colon. Give RESULTS:RUN[:ROW] or tagged files."
-        )
+        raise ZgulError(f"{place}: no such file, and no results before a colon; give RESULTS:RUN[:ROW] or tagged files")
     if gold is None:
         raise ZgulError(f"{place} is a file: name the file with the right tags, --gold FILE")
     own, right = _read_tagged(Path(place), task), _read_tagged(Path(gold), task)
     if [words for words, _ in own] != [words for words, _ in right]:
         raise ZgulError(f"cannot compare: {place} and {gold} do not hold the same words in the same sentences")
-    return System(place, {"text": [tags for _, tags in own]}, {"text": [tags for _, tags in right]})
+    return place, {"text": [tags for _, tags in own]}, {"text": [tags for _, tags in right]}
 
 
 def _find_run(store: Store, name: str) -> StoredRun:
@@ -134,16 +118,14 @@ def _stored_system(store: Store, run: StoredRun, row: str) -> System:
     found = store.scores(run=run.hash)
     rows = list(dict.fromkeys(score.row for score in found))
     if row not in rows and (row or len(rows) != 1):
-        problem = f"run {run.hash[:10]} has no row {row!r}" if row else f"run {run.hash[:10]} has several rows"
-        raise ZgulError(
-            f"{problem}; choose one with {store.folder}:{run.hash[:10]}:ROW: {' | '.join(rows) or 'none yet'}"
-        )
+        problem = f"has no row {row!r}" if row else "has several rows"
+        raise ZgulError(f"run {run.hash[:10]} {problem}; choose one with RESULTS:RUN:ROW: {' | '.join(rows)}")
     row = row or rows[0]
     scored = {score.language for score in found if score.row == row}
     languages = [code for code in GROUPS[run.group].targets if code in scored]
     tags = {code: store.predictions(run.hash, row, code) for code in languages}
     gold = {code: [sentence.tags or [] for sentence in store.gold(run.group, code)] for code in languages}
-    return System(f"{row}, {run.name} ({run.hash[:10]})", tags, gold)
+    return f"{row}, {run.name} ({run.hash[:10]})", tags, gold
 
 
 def _read_tagged(path: Path, task: str) -> list[tuple[list[str], list[str]]]:

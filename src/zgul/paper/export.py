@@ -1,9 +1,9 @@
 """Results as one JSON file that can be published: ``.json``, ``.json.gz``, ``.json.xz``.
 
-Format 2 holds notes, runs, scores with their predictions, gold tags and the analyses of `zgul.paper.report.analyses`.
-A tag is one character ("tags" is the key to them) and a space stands between sentences. The words of the test files
-are included only on request, because not every licence allows passing them on. Format 1 had neither predictions nor
-gold tags. Both are read.
+Format 2 holds notes, runs, scores with their predictions, gold tags and the analyses of `zgul.paper.analyses`. A tag is
+one character ("tags" is the key to them), a predicted tag that is right is a dot, and a space stands between sentences.
+The words of the test files are included only on request, because not every licence allows passing them on. Format 1
+had neither predictions nor gold tags. Both are read.
 """
 
 from __future__ import annotations
@@ -45,29 +45,26 @@ def export_results(
     ``data`` is the data folder, for the statistics of the data sets. Without ``sentences`` no word of the test files is
     in the export; the gold tags are, so that every F1 can be computed again.
     """
-    store = Store(folder)
-    alphabet = TagAlphabet()
-    runs = store.runs(status=DONE)
-    done = {run.hash for run in runs}
-    scores = [
-        asdict(score) | {"tags": alphabet.encode(store.predictions(score.run, score.row, score.language))}
-        for score in store.scores()
-        if score.run in done
-    ]
-    gold = []
+    store, alphabet = Store(folder), TagAlphabet()
+    gold: dict[tuple[str, str], dict[str, Any]] = {}
     for group, language in store.gold_keys():
         test = store.gold(group, language)
-        entry: dict[str, Any] = {"group": group, "language": language}
-        entry["tags"] = alphabet.encode([sentence.tags or [] for sentence in test])
-        if sentences:
-            entry["words"] = ["\t".join(sentence.words) for sentence in test]
-        gold.append(entry)
+        tags = alphabet.encode([sentence.tags or [] for sentence in test])
+        words = {"words": ["\t".join(sentence.words) for sentence in test]} if sentences else {}
+        gold[group, language] = {"group": group, "language": language, "tags": tags, **words}
+    runs = {run.hash: run for run in store.runs(status=DONE)}
+    scores = []
+    for score in (score for score in store.scores() if score.run in runs):
+        tags = alphabet.encode(store.predictions(score.run, score.row, score.language))
+        right = gold[runs[score.run].group, score.language]["tags"]
+        dotted = "".join("." if a == b != " " else a for a, b in zip(tags, right, strict=True))
+        scores.append(asdict(score) | {"tags": dotted})
     whole = {
         "format": FORMAT,
         "meta": store.meta,
-        "runs": [asdict(run) for run in runs],
+        "runs": [asdict(run) for run in runs.values()],
         "scores": scores,
-        "gold": gold,
+        "gold": list(gold.values()),
         "tags": {letter: tag for tag, letter in alphabet.items()},
         "analyses": analyse(store, data, sentences=sentences),
     }
@@ -94,16 +91,19 @@ class Export(Store):
         self.plan(StoredRun(**run) for run in whole["runs"])
         key = whole.get("tags", {})
 
-        def decode(text: str) -> list[list[str]]:
-            return [[key[letter] for letter in sentence] for sentence in text.split(" ")]
+        def decode(text: str, right: str) -> list[list[str]]:
+            filled = "".join(b if a == "." else a for a, b in zip(text, right, strict=True))
+            return [[key[letter] for letter in sentence] for sentence in filled.split(" ")]
 
-        for score in whole["scores"]:
-            tags = score.pop("tags", None)
-            self.add_score(Score(**score), None if tags is None else decode(tags))
-        gold = whole.get("gold", [])
-        self.has_sentences = any("words" in entry for entry in gold)
-        for entry in gold:
-            tags = decode(entry["tags"])
+        gold = {(entry["group"], entry["language"]): entry for entry in whole.get("gold", [])}
+        self.has_sentences = any("words" in entry for entry in gold.values())
+        for place, entry in gold.items():
+            tags = decode(entry["tags"], entry["tags"])
             lines = entry.get("words") or ["\t" * (len(sentence) - 1) for sentence in tags]
             words = (line.split("\t")[: len(sentence)] for line, sentence in zip(lines, tags, strict=True))
-            self.add_gold(entry["group"], entry["language"], list(map(Sentence, words, tags)))
+            self.add_gold(*place, list(map(Sentence, words, tags)))
+        group_of = {run["hash"]: run["group"] for run in whole["runs"]}
+        for score in whole["scores"]:
+            said = score.pop("tags", None)
+            place = (group_of[score["run"]], score["language"])
+            self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))

@@ -53,23 +53,11 @@ class Frame:
         for entry in entries:
             self._index[encoder_of(entry.run), entry.run.part, entry.run.group, entry.score.row].append(entry)
 
-    def entries(
-        self,
-        group: str,
-        row: str,
-        part: str = "zero-shot",
-        *,
-        encoder: str = "",
-        language: str | None = None,
-        **extra: Any,
-    ) -> list[Entry]:
-        """The scores of a row. ``extra`` selects runs, as in ``examples=30``."""
-        return [
-            entry
-            for entry in self._index.get((encoder or self.encoder, part, group, row), [])
-            if language in (None, entry.score.language)
-            and all(entry.run.extra.get(name) == value for name, value in extra.items())
-        ]
+    def entries(self, group: str, row: str, part: str = "zero-shot", encoder: str = "", **where: Any) -> list[Entry]:
+        """The scores of a row. ``where`` selects by language and by what tells runs apart, as in ``examples=30``."""
+        found = self._index.get((encoder or self.encoder, part, group, row), [])
+        wanted = {name: value for name, value in where.items() if value is not None}
+        return [e for e in found if wanted.items() <= (e.run.extra | {"language": e.score.language}).items()]
 
     def groups(self, part: str = "zero-shot") -> list[str]:
         """The groups that have scores in a part, in the paper's order."""

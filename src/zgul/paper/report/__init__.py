@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
-from zgul.paper.analyses import Progress, analyse
+from zgul.paper.analyses import Progress, analyse, silent
 from zgul.paper.export import Export
 from zgul.paper.frame import Frame
 from zgul.paper.report.build import Report, build_report
@@ -25,7 +25,7 @@ FORMATS = ("html", "md", "latex", "figures")
 __all__ = ["FORMATS", "open_results", "report_files", "write_report"]
 
 
-def open_results(place: Path | str, data: Path | str | None = None, report: Progress = lambda _status: None) -> Frame:
+def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
     """The results of a folder or of an export with their analyses."""
     place = Path(place)
     if place.is_dir():
@@ -44,7 +44,7 @@ def write_report(
     *,
     earlier: Mapping[str, Path | str] | None = None,
     label: str = "this report",
-    report: Progress = lambda _status: None,
+    report: Progress = silent,
 ) -> list[Path]:
     """Write the report of a folder of results, or of an export, into a folder. Returns the files written.
 

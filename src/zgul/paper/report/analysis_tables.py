@@ -13,9 +13,8 @@ from zgul.languages import GROUPS, find, similarity
 from zgul.languages.relatedness import Kind
 from zgul.paper import numbers
 from zgul.paper.frame import Entry, Frame, average, encoder_of
-from zgul.paper.report.document import Cell, Column, ReportTable, TableRow, bold_best, table, text_cells
-from zgul.paper.report.score_tables import cell, group_title, listed
-from zgul.paper.report.texts import text
+from zgul.paper.report.document import Cell, Column, ReportTable, TableRow, bold_best, cell, table, text_cells
+from zgul.paper.report.texts import group_title, listed, text
 from zgul.paper.rows import COMPARED, TRAINED
 from zgul.paper.tuning import TunedMethod, choose_settings
 
@@ -26,6 +25,7 @@ EM_PAIRS = {  # a row that uses EM -> the same model without
     "ZGUL, EM tied by layer": "ZGUL w/o EM",
     "MADX^multi-EMEA": "MADX^multi-Uniform",
 }
+STRONG, WEAK = 0.5, 0.2  # correlations from which weights follow relatedness, and weakly
 COST_ROWS = {"SFT-M": "sft-m", "CPG": "cpg", "ZGUL": "zgul", "MADX^multi": "madx-multi"}
 
 
@@ -45,13 +45,16 @@ def tuning_table(frame: Frame, task: str) -> ReportTable | None:
             rows.append(TableRow(title, cells, rule=bool(rows) and number == 0))
     groups = dict.fromkeys(group_title(group) for found in tuned for group in found.groups)
     sft, adapters, reduced = (
-        listed(f"{value:g}" for value in numbers.GRID[name])
-        for name in ("SFT Learning Rate", "Learning Rate", "Reduction Factor")
+        listed(map(_rate, numbers.GRID[name])) for name in ("SFT Learning Rate", "Learning Rate", "Reduction Factor")
     )
     caption = text(
         "tuning", task=task.upper(), groups=" and ".join(groups), sft=sft, adapters=adapters, reductions=reduced
     )
-    return table(f"tuning-{task}", caption, "Method", (f"{rate:g}" for rate in rates), rows)
+    return table(f"tuning-{task}", caption, "Method", map(_rate, rates), rows)
+
+
+def _rate(value: float) -> str:
+    return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def _tried(found: TunedMethod, rate: float, reduction: float | None) -> Cell:
@@ -125,12 +128,33 @@ def correlation_table(frame: Frame) -> ReportTable | None:
             for kind in WEIGHTS:
                 trained = group_correlation(frame, kind, group, variant=variant)
                 start = group_correlation(frame, kind, group, variant=variant, untrained=True)
-                cells += [cell(trained, numbers.CORRELATION.get(group, kind), 2), cell(start, digits=2)]
+                published = numbers.CORRELATION.get(group, kind) if trained else None
+                cells += [cell(trained, published, 2), cell(start, digits=2)]
             if any(item.value is not None for item in cells):
                 title = ", ".join(filter(None, (group_title(group), variant)))
                 rows.append(TableRow(title, tuple(cells), rule=0 < first == len(rows)))
     heads = [Column(when, title, when == "trained") for title in WEIGHTS.values() for when in ("trained", "start")]
     return table("correlation", text("correlation"), "Group", heads, rows)
+
+
+def attention_summary(frame: Frame) -> list[str]:
+    """Do the weights follow relatedness? Random starts decide, if there are runs with them."""
+    variant = RANDOM_START if frame.runs_of("variants") else ""
+    answers = []
+    for kind, network in list(WEIGHTS.items())[:2]:
+        found = {group: group_correlation(frame, kind, group, variant=variant) for group in GROUPS}
+        judged = {group_title(group): follows(value.mean) for group, value in found.items() if value}
+        groups = {answer: listed(g for g in judged if judged[g] == answer) for answer in sorted({*judged.values()})}
+        answers += [f"{network}'s " + "; ".join(map("{0[0]} in {0[1]}".format, groups.items()))] if groups else []
+    source = "from random starts" if variant else "from starts at typological likeness"
+    told = text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)
+    return [f"**Attention follows relatedness**: {told}"] if answers else []
+
+
+def follows(correlation: float) -> str:
+    """In a word, whether weights with this correlation follow relatedness."""
+    seen = round(correlation, 2)
+    return "yes" if seen >= STRONG else "weakly" if seen >= WEAK else "in reverse" if seen <= -WEAK else "no"
 
 
 def language_weights_table(frame: Frame, group: str, language: str) -> ReportTable | None:

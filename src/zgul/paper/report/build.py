@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from zgul.languages import GROUPS, find
 from zgul.paper.frame import Frame
 from zgul.paper.report import analysis_tables as analysis
-from zgul.paper.report import claims, earlier, figures
+from zgul.paper.report import claims, figures
 from zgul.paper.report import score_tables as scores
 from zgul.paper.report.departures import commands_of, departures, head, protocol_text
-from zgul.paper.report.document import Block, Items, Page, Prose, ReportTable, Section, join
-from zgul.paper.report.score_tables import group_title
+from zgul.paper.report.document import Block, Page, ReportTable, Section, join
 from zgul.paper.report.side_by_side import NAME, write_side_by_side
-from zgul.paper.report.texts import text
-from zgul.paper.report.verdicts import ALPHA
+from zgul.paper.report.texts import group_title, text
 from zgul.paper.store import FAILED
 
 RUN = "zgul experiment paper --data DIR --output DIR"
@@ -51,24 +49,21 @@ def _sections(frame: Frame, frames: Mapping[str, Frame], compared: bool) -> Iter
     em = [analysis.em_choices_table(frame), scores.em_gains_table(frame), scores.em_tied_table(frame)]
     correlations = analysis.correlation_table(frame)
     text_runs = [scores.unlabelled_table(frame), figures.unlabelled_curve(frame)]
-    few_shot = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
+    few_shot: list[Block | None] = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
+    few_shot[1:1] = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
     data = [analysis.data_groups_table(frame), analysis.data_targets_table(frame)]
-    told = (Items(tuple(f"**{name}**: {how}" for name, how in departures(frame))),)
+    told = (tuple(f"**{name}**: {how}" for name, how in departures(frame)),)
     for title, anchor, blocks, command in (
         ("Ours and the paper's", "overview", [figures.overview(frame)], RUN),
         ("Do the paper's claims hold here?", "claims", _claims(frame), RUN),
-        ("Earlier protocols", "earlier", _earlier(frames), "zgul report DIR --earlier NAME=EXPORT --output DIR"),
+        ("Earlier protocols", "earlier", claims.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD -o DIR"),
         ("Departures from the paper", "departures", told, RUN),
         ("Zero-shot", "zero-shot", [scores.zero_shot_table(frame, group) for group in groups], zero_shot),
-        ("Tuning", "tuning", [Prose(text("tuning-rule")), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
+        ("Tuning", "tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
         ("Entropy minimisation", "em", [*em, *(scores.em_table(frame, group) for group in groups)], zero_shot),
         ("Attention", "attention", [correlations, *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
         ("Unlabelled target text", "unlabelled", text_runs, f"{RUN} --only unlabelled"),
-        (
-            *("Few-shot", "few-shot"),
-            [figures.few_shot_groups(frame), *few_shot, figures.few_shot_by_language(frame)],
-            f"{RUN} --only few-shot",
-        ),
+        ("Few-shot", "few-shot", few_shot, f"{RUN} --only few-shot"),
         ("Encoders", "encoders", [scores.encoders_table(frame, group) for group in groups], f"{RUN} --encoder FOLDER"),
         ("Class-wise F1", "classes", [analysis.classes_table(frame, task) for task in tasks], zero_shot),
         ("Parameters and time", "cost", [analysis.cost_table(frame)], zero_shot),
@@ -77,7 +72,7 @@ def _sections(frame: Frame, frames: Mapping[str, Frame], compared: bool) -> Iter
         ("Examples", "examples", _examples(frame, compared), "zgul experiment export --sentences DIR FILE"),
         ("Runs", "runs", _runs(frame), RUN),
     ):
-        yield Section(title, anchor, _present(blocks) or (Prose(f"No results yet: `{command}` makes them."),))
+        yield Section(title, anchor, _present(blocks) or (f"No results yet: `{command}` makes them.",))
 
 
 def _present(blocks: Blocks) -> tuple[Block, ...]:
@@ -86,24 +81,19 @@ def _present(blocks: Blocks) -> tuple[Block, ...]:
 
 def _claims(frame: Frame) -> Blocks:
     table = claims.verdict_table(frame)
-    return [Items(tuple(claims.summary(frame))), Prose(text("rule")), table] if table else []
-
-
-def _earlier(frames: Mapping[str, Frame]) -> Blocks:
-    if len(frames) < 2:
-        return []
-    return [earlier.verdicts_table(frames), earlier.averages_table(frames), earlier.settings_table(frames)]
+    sentences = claims.summary(frame) + analysis.attention_summary(frame)
+    return [tuple(sentences), text("rule"), table] if table else []
 
 
 def _examples(frame: Frame, compared: bool) -> Blocks:
     blocks: list[Block | None] = []
     if compared:
-        blocks.append(Prose(f"The tags of any two systems on any sentence: [side by side]({NAME}.html)."))
+        blocks.append(f"The tags of any two systems on any sentence: [side by side]({NAME}.html).")
     if printed := frame.analyses.get("paper_examples"):
-        blocks += [Prose(text("paper-examples-rule")), *map(analysis.example_table, printed)]
+        blocks += [text("paper-examples-rule"), *map(analysis.example_table, printed)]
     if disputed := frame.analyses.get("examples"):
         first = {item["language"]: item for item in reversed(disputed)}
-        blocks += [Prose(text("examples-rule")), *map(analysis.example_table, reversed(first.values()))]
+        blocks += [text("examples-rule"), *map(analysis.example_table, reversed(first.values()))]
     return blocks
 
 
@@ -111,11 +101,11 @@ def _runs(frame: Frame) -> Blocks:
     blocks: list[Block | None] = [analysis.runs_table(frame)]
     commands = commands_of(frame)
     if len(commands) > 1:
-        blocks += [Prose("Commands, in their order:"), Items(tuple(f"`{command}`" for command in commands))]
+        blocks += ["Commands, in their order:", tuple(f"`{command}`" for command in commands)]
     if failed := frame.store.runs(status=FAILED):
-        blocks += [Prose("Runs that failed:"), Items(tuple(f"`{run.name}`: {run.error}" for run in failed))]
+        blocks += ["Runs that failed:", tuple(f"`{run.name}`: {run.error}" for run in failed)]
     if protocol := protocol_text(frame):
-        blocks.append(Prose(f"Protocol{' of the last command' if len(commands) > 1 else ''}: {protocol}."))
+        blocks.append(f"Protocol{' of the last command' if len(commands) > 1 else ''}: {protocol}.")
     return [*blocks, analysis.checksums_table(frame)]
 
 
@@ -145,6 +135,6 @@ def _printed(frame: Frame, main: Page) -> tuple[ReportTable, ...]:
         found = [(group_title(g), single.pop(f"zero-shot-{g}")) for g in names if f"zero-shot-{g}" in single]
         if found:
             titles = " and ".join(title for title, _ in found)
-            caption = text("printed", groups=titles, task=task.upper(), alpha=ALPHA)
+            caption = text("printed", groups=titles, task=task.upper(), alpha=claims.ALPHA)
             joined.append(join(f"zero-shot-{task}", caption, found))
     return (*joined, *single.values())

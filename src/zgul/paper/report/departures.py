@@ -9,8 +9,7 @@ from typing import Any
 
 from zgul.paper import numbers
 from zgul.paper.frame import Frame
-from zgul.paper.report.score_tables import listed
-from zgul.paper.report.texts import text
+from zgul.paper.report.texts import listed, text
 
 FACTS = {  # notes of the store that stand at the head
     "version": "Version",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from zgul.evaluation import MeanStd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -91,12 +94,7 @@ class ReportTable:
     @property
     def column_groups(self) -> list[tuple[str, int]]:
         """The headings over the columns and how many columns each spans; empty if there are none."""
-        spans: list[tuple[str, int]] = []
-        for column in self.columns:
-            if spans and spans[-1][0] == column.group:
-                spans[-1] = (column.group, spans[-1][1] + 1)
-            else:
-                spans.append((column.group, 1))
+        spans = [(title, len(list(found))) for title, found in groupby(column.group for column in self.columns)]
         return spans if any(title for title, _ in spans) else []
 
 
@@ -109,21 +107,8 @@ class Figure:
     draw: Callable[[], Drawing]
 
 
-@dataclass(frozen=True)
-class Prose:
-    """A paragraph. Its only markup is `code`, **bold** and [links](page)."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list of sentences with the same markup."""
-
-    items: tuple[str, ...]
-
-
-Block = ReportTable | Figure | Prose | Items
+# A text is a paragraph, a tuple of texts a list. Their only markup is `code`, **bold** and [links](page).
+Block = ReportTable | Figure | str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -155,6 +140,12 @@ def table(
     """A table, or nothing if it has no rows."""
     heads = tuple(Column(column) if isinstance(column, str) else column for column in columns)
     return ReportTable(name, caption, heads, filled, corner, **more) if (filled := tuple(rows)) else None
+
+
+def cell(value: MeanStd | None, published: float | None = None, digits: int = 1) -> Cell:
+    """Mean and deviation over seeds beside the paper's number."""
+    mean, std = (None, None) if value is None else (value.mean, value.std)
+    return Cell(mean, std, published, digits=digits)
 
 
 def text_cells(*texts: str) -> tuple[Cell, ...]:

@@ -37,20 +37,8 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes: for each method its points."""
-
-    title: str
-    lines: dict[str, list[tuple[float, MeanStd]]]
-
-
-@dataclass(frozen=True)
-class Dots:
-    """One pair of axes: for each method our average and the paper's."""
-
-    title: str
-    values: dict[str, tuple[MeanStd | None, float | None]]
+Lines = dict[str, list[tuple[float, MeanStd]]]  # method -> its points
+Dots = dict[str, tuple[MeanStd | None, float | None]]  # method -> our average and the paper's
 
 
 @dataclass(frozen=True)
@@ -95,19 +83,19 @@ class Drawer:
         return self._drawn[figure.name][kind]
 
 
-def draw_curves(panels: Sequence[Panel], xlabel: str, columns: int = 2) -> Drawing:
+def draw_curves(panels: dict[str, Lines], xlabel: str, columns: int = 2) -> Drawing:
     """Lines with error bands, one panel beside the other, one legend for all."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     width, height = (3.4, 2.7) if columns <= 2 else (2.4, 2.1)
     drawing: Drawing = matplotlib().figure.Figure(figsize=(max(4.6, width * columns), height * rows + 0.5))
-    titles = list(dict.fromkeys(title for panel in panels for title in panel.lines))
+    titles = list(dict.fromkeys(title for lines in panels.values() for title in lines))
     shown: dict[str, Any] = {}
-    for index, axes in enumerate(drawing.subplots(rows, columns, squeeze=False).flat):
-        if index >= len(panels):
-            axes.set_visible(False)
-            continue
-        for title, points in panels[index].lines.items():
+    grid = list(drawing.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for index, (axes, (name, lines)) in enumerate(zip(grid, panels.items(), strict=False)):
+        for title, points in lines.items():
             style = LINES[titles.index(title) % len(LINES)]
             x, mean = [point[0] for point in points], [point[1].mean for point in points]
             std = [point[1].std or 0.0 for point in points]
@@ -115,7 +103,7 @@ def draw_curves(panels: Sequence[Panel], xlabel: str, columns: int = 2) -> Drawi
             low, high = ([m + sign * s for m, s in zip(mean, std, strict=True)] for sign in (-1, 1))
             axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
             axes.set_xticks(x)
-        axes.set_title(panels[index].title)
+        axes.set_title(name)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_ylabel("F1" if index % columns == 0 else "")
         axes.set_xlabel(xlabel if index + columns >= len(panels) else "")
@@ -124,15 +112,15 @@ def draw_curves(panels: Sequence[Panel], xlabel: str, columns: int = 2) -> Drawi
     return drawing
 
 
-def draw_dots(panels: Sequence[Dots]) -> Drawing:
+def draw_dots(panels: dict[str, Dots]) -> Drawing:
     """Ours (filled, with deviation) against the paper's (hollow), a line for each method, a panel for each group."""
-    methods = list(dict.fromkeys(method for panel in panels for method in panel.values))
+    methods = list(dict.fromkeys(method for dots in panels.values() for method in dots))
     size = (2.5 * len(panels) + 1.3, 0.24 * len(methods) + 1.1)
     drawing: Drawing = matplotlib().figure.Figure(figsize=size)
     grid = drawing.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for axes, panel in zip(grid, panels, strict=True):
+    for axes, (name, dots) in zip(grid, panels.items(), strict=True):
         for place, method in enumerate(methods):
-            own, paper = panel.values.get(method, (None, None))
+            own, paper = dots.get(method, (None, None))
             if own and paper is not None:
                 axes.plot([own.mean, paper], [place, place], color="#999999", linewidth=1, zorder=1)
             if own:
@@ -141,7 +129,7 @@ def draw_dots(panels: Sequence[Dots]) -> Drawing:
             if paper is not None:
                 ring = {"facecolors": "white", "edgecolors": "black", "linewidths": 1.1}
                 axes.scatter(paper, place, s=26, marker="D", zorder=2, label="paper (mBERT)", **ring)
-        axes.set_title(panel.title)
+        axes.set_title(name)
         axes.set_xlabel("average F1")
         axes.grid(color="#e4e4e4", linewidth=0.6)
     grid[0].set_yticks(range(len(methods)), [label(method) for method in methods])

@@ -10,16 +10,14 @@ from zgul.paper import numbers
 from zgul.paper.frame import Entry, Frame, average
 from zgul.paper.report.analysis_tables import WEIGHTS, weights
 from zgul.paper.report.document import Figure
-from zgul.paper.report.drawing import Dots, HeatMap, Panel, draw_curves, draw_dots, draw_heat_maps
+from zgul.paper.report.drawing import HeatMap, Lines, draw_curves, draw_dots, draw_heat_maps
 from zgul.paper.report.score_tables import (
     few_shot_entries,
     few_shot_languages,
     few_shot_sizes,
-    group_title,
-    listed,
     unlabelled_entries,
 )
-from zgul.paper.report.texts import text
+from zgul.paper.report.texts import group_title, listed, text
 from zgul.paper.rows import COMPARED, ZERO_SHOT
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -28,12 +26,12 @@ GREW_FROM = {"ZGUL++": "ZGUL", "SFT++": "SFT-M", "MADX^multi-Tgt": "MADX^multi-R
 
 def overview(frame: Frame) -> Figure | None:
     """Ours against the paper's for every method and group."""
-    panels = []
+    panels = {}
     for group in frame.groups():
         own = {row: average(frame.entries(group, row), frame.languages(group)) for row in ZERO_SHOT}
         published = numbers.ZERO_SHOT[group]
-        values = {row: (own[row], published.get(row, numbers.AVERAGE)) for row in ZERO_SHOT if own[row]}
-        panels.append(Dots(group_title(group), values))
+        dots = {row: (own[row], published.get(row, numbers.AVERAGE)) for row in ZERO_SHOT if own[row]}
+        panels[group_title(group)] = dots
     return Figure("overview", text("overview"), partial(draw_dots, panels)) if panels else None
 
 
@@ -78,31 +76,31 @@ def _heat_map(group: str, targets: tuple[str, ...], values: list[list[float]]) -
 def few_shot_groups(frame: Frame) -> Figure | None:
     """The paper's four panels."""
     languages = {group: few_shot_languages(frame, group) for group in frame.groups("few-shot")}
-    panels = [_few_shot_panel(frame, group, codes, group_title(group)) for group, codes in languages.items() if codes]
+    panels = {group_title(group): _few_shot(frame, group, codes) for group, codes in languages.items() if codes}
     draw = partial(draw_curves, panels, "labelled sentences")
     return Figure("few-shot-groups", text("few-shot-groups"), draw) if panels else None
 
 
 def few_shot_by_language(frame: Frame, language: str | None = None) -> Figure | None:
     """A panel for each language, or for one."""
-    panels = [
-        _few_shot_panel(frame, group, [code], find(code).name)
+    panels = {
+        find(code).name: _few_shot(frame, group, [code])
         for group in frame.groups("few-shot")
         for code in frame.languages(group, "few-shot")
         if language in (None, code)
-    ]
+    }
     caption = text("few-shot-languages", whose=find(language).name if language else "each language")
     draw = partial(draw_curves, panels, "labelled sentences", columns=4)
     return Figure(f"few-shot-{language or 'languages'}", caption, draw) if panels else None
 
 
-def _few_shot_panel(frame: Frame, group: str, languages: list[str], title: str) -> Panel:
+def _few_shot(frame: Frame, group: str, languages: list[str]) -> Lines:
     lines = {}
     for row in COMPARED:
         values = {s: average(few_shot_entries(frame, group, row, s), languages) for s in few_shot_sizes(frame, group)}
         if points := [(float(size), value) for size, value in values.items() if value]:
             lines[row] = points
-    return Panel(title, lines)
+    return lines
 
 
 def unlabelled_curve(frame: Frame) -> Figure | None:
@@ -119,7 +117,7 @@ def unlabelled_curve(frame: Frame) -> Figure | None:
         values = ((100 * share, average(found[row, share], languages)) for share in shares)
         lines[row] = [(share, value) for share, value in values if value]
     names, starts = listed(map(str.capitalize, languages)), listed(f"{GREW_FROM[row]} for {row}" for row in rows)
-    draw = partial(draw_curves, [Panel("", lines)], "% of the text", columns=1)
+    draw = partial(draw_curves, {"": lines}, "% of the text", columns=1)
     return Figure("unlabelled", text("unlabelled-curve", languages=names, starts=starts), draw)
 
 

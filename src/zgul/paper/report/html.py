@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from zgul.paper.report.document import Block, Cell, CellStyle, Figure, Items, Page, ReportTable, Section, TableRow
+from zgul.paper.report.document import Block, Cell, CellStyle, Figure, Page, ReportTable, Section, TableRow
 
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
 SKELETON = """<!doctype html>
@@ -48,9 +48,9 @@ def _block(block: Block, draw: Draw) -> str:
         image = f"data:image/svg+xml;base64,{base64.b64encode(draw(block)).decode()}"
         alt = html.escape(block.caption, quote=True)
         return f'<figure><img alt="{alt}" src="{image}"><figcaption>{_inline(block.caption)}</figcaption></figure>'
-    if isinstance(block, Items):
-        return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in block.items) + "</ul>"
-    return f"<p>{_inline(block.text)}</p>"
+    if isinstance(block, tuple):
+        return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in block) + "</ul>"
+    return f"<p>{_inline(block)}</p>"
 
 
 def _table(table: ReportTable) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zgul.paper.report.document import Block, CellStyle, Figure, Items, Page, ReportTable
+from zgul.paper.report.document import Block, CellStyle, Figure, Page, ReportTable
 
 
 def write_markdown(page: Page) -> str:
@@ -20,9 +20,7 @@ def _block(block: Block) -> str:
         return markdown_table(block)
     if isinstance(block, Figure):
         return f"![{block.name}](figures/{block.name}.png)\n\n*{block.caption}*"
-    if isinstance(block, Items):
-        return "\n".join(f"- {item}" for item in block.items)
-    return block.text
+    return block if isinstance(block, str) else "\n".join(f"- {item}" for item in block)
 
 
 def markdown_table(table: ReportTable) -> str:

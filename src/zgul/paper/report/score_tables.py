@@ -9,11 +9,11 @@ from typing import Any
 from zgul.evaluation import MeanStd, mean_std
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper import numbers
-from zgul.paper.frame import Entry, Frame, average, f1
+from zgul.paper.frame import Entry, Frame, average, averages, f1
 from zgul.paper.numbers import AVERAGE, PaperTable
-from zgul.paper.report.document import Cell, Column, ReportTable, TableRow, bold_best_of_columns, table
-from zgul.paper.report.texts import text
-from zgul.paper.report.verdicts import ALPHA, against_closest, row_difference
+from zgul.paper.report.claims import ALPHA, find_claim
+from zgul.paper.report.document import Cell, Column, ReportTable, TableRow, bold_best_of_columns, cell, table
+from zgul.paper.report.texts import group_title, listed, text
 from zgul.paper.rows import TARGET_TEXT, ZERO_SHOT, ZGUL, find_row
 
 TIED, ON_DEV = "ZGUL, EM tied by layer", "ZGUL, EM on target dev"
@@ -37,20 +37,6 @@ EM_GAINS = {
     "tuned on target dev − tuned on a source": (ON_DEV, ZGUL),
 }
 Published = Callable[[str], float | None]  # a language, or the average -> the paper's number
-
-
-def group_title(name: str) -> str:
-    return "-".join(part.capitalize() for part in name.split("-"))
-
-
-def listed(names: Iterable[object]) -> str:
-    return ", ".join(map(str, names))
-
-
-def cell(value: MeanStd | None, published: float | None = None, digits: int = 1) -> Cell:
-    if value is None:
-        return Cell(paper=published, digits=digits)
-    return Cell(value.mean, value.std, published, digits=digits)
 
 
 def from_paper(printed: PaperTable, row: str, *, average: bool = True) -> Published:
@@ -83,7 +69,7 @@ def zero_shot_table(frame: Frame, group: str) -> ReportTable | None:
     complete = tuple(languages) == GROUPS[group].targets
     titles = [row for row in ZERO_SHOT if row in frame.rows(group)]
     firsts = {find_row(row).kind: row for row in reversed(titles)}
-    test, star = against_closest(frame, group), ""
+    test, star = find_claim(frame, group), ""
     if test is not None and test.holds:
         star = f"; * better than the closest baseline ({test.row}) by McNemar's test, p < {ALPHA} in every seed"
     seeds = sorted({run.seed for run in frame.runs_of("zero-shot", group)})
@@ -147,6 +133,15 @@ def em_tied_table(frame: Frame) -> ReportTable | None:
         entries = [entry for group in frame.groups() for entry in frame.entries(group, row)]
         rows.append((title, entries, from_paper(numbers.EM_TIED, printed, average=set(languages) == set(TARGETS))))
     return f1_table("em-tied", text("em-tied"), languages, rows) if rows[0][1] else None
+
+
+def row_difference(frame: Frame, group: str, row: str, other: str) -> MeanStd | None:
+    """Difference of the average F1 of two rows, seed by seed, over the languages that both have."""
+    scored = [{entry.score.language for entry in frame.entries(group, title)} for title in (row, other)]
+    languages = [code for code in frame.languages(group) if all(code in codes for codes in scored)]
+    first, second = (averages(frame.entries(group, title), languages) for title in (row, other))
+    values = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    return mean_std(values) if values else None
 
 
 def em_gains_table(frame: Frame) -> ReportTable | None:
