@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from small_experiment import write_experiment
 from zgul.cli import _register, app
 from zgul.errors import ZgulError
-from zgul.experiments.store import DONE, Store
+from zgul.paper.export import Export
+from zgul.paper.store import DONE, Store
 
 _register()
 SMALL = "--limit 8 --dev-limit 4 --test-limit 4 --epochs 1 --batch-size 8 --em-sentences 2 --em-rates 10 --em-steps 1"
@@ -60,10 +61,9 @@ def test_run_go_on_and_export(folder, tmp_path):
     planned = run(folder, *options, "--dry-run")
     assert "1 runs, 1 done" in planned.output
 
-    pytest.importorskip("zgul.experiments.report.analyses")
     written = CliRunner().invoke(app, ["experiment", "export", str(folder / "results"), str(tmp_path / "a.json")])
     assert written.exit_code == 0, written.output
-    assert [score.row for score in Store.from_export(tmp_path / "a.json").scores()] == ["SFT-M"] * 3
+    assert [score.row for score in Export(tmp_path / "a.json").scores()] == ["SFT-M"] * 3
     assert str(folder) not in (tmp_path / "a.json").read_text()
 
 

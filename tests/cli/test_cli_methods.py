@@ -6,10 +6,17 @@ import pytest
 from typer.testing import CliRunner
 
 from zgul.cli import _register, app
-from zgul.methods import METHODS, ROWS, TARGET_ADAPTER, TARGET_ENCODER, MethodOptions
-from zgul.methods.sizes import PAPER, RELEASE, sizes
+from zgul.methods import METHODS, MethodOptions
+from zgul.methods.sizes import RELEASE, sizes
+from zgul.paper.numbers import COST
+from zgul.paper.rows import ROWS, TARGET_ADAPTER, TARGET_ENCODER
 
 _register()
+PAPER = {
+    "sft-m": COST.get("SFT-M", "parameters"),
+    "cpg": COST.get("CPG", "parameters"),
+    "zgul": COST.get("ZGUL", "parameters"),
+}
 
 
 def million(name: str, **options: object) -> float:
@@ -75,10 +82,6 @@ def test_the_table_and_the_json_name_every_method() -> None:
 
 
 def test_rows_with_text_of_the_target_say_what_they_need() -> None:
-    needs = {row.title: row.needs for row in ROWS}
-    assert needs["MADX^multi-Tgt"] == (TARGET_ADAPTER,) == needs["ZGUL++ w/o mBERT^tgt"]
-    assert needs["SFT++"] == (TARGET_ENCODER,) == needs["ZGUL++ w/o Tgt. LA"]
-    assert needs["ZGUL++"] == (TARGET_ENCODER, TARGET_ADAPTER)
     zgul = next(
         row for row in json.loads(CliRunner().invoke(app, ["methods", "--json"]).stdout) if row["name"] == "zgul"
     )

@@ -22,7 +22,7 @@ from zgul.experiments.execute import WEIGHTS, Executor
 from zgul.experiments.jobs import Job, Told, make_jobs
 from zgul.experiments.plan import TEXT, Inputs, Protocol, Run, choose, paper_plan
 from zgul.experiments.resources import Resources
-from zgul.experiments.store import DONE, FAILED, Store
+from zgul.paper.store import DONE, FAILED, Store
 from zgul.training.data import load_labelled
 
 

@@ -12,8 +12,9 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.experiments import checksums
 from zgul.experiments.estimate import Estimate, total
 from zgul.experiments.plan import TEXT, TRAINED, Inputs, Protocol, choose, few_split, is_embedded, paper_plan
-from zgul.experiments.store import DONE, Store
-from zgul.methods import METHODS, ROWS
+from zgul.methods import METHODS
+from zgul.paper.rows import ROWS
+from zgul.paper.store import DONE, Store
 
 
 @pytest.fixture(scope="module")

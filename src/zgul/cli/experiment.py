@@ -17,7 +17,7 @@ from zgul.errors import ZgulError
 if TYPE_CHECKING:
     from zgul.experiments.estimate import Estimate
     from zgul.experiments.plan import Protocol, Run
-    from zgul.experiments.store import Store
+    from zgul.paper.store import Store
 
 experiment_app = typer.Typer(
     no_args_is_help=True,
@@ -203,9 +203,9 @@ def export(
 
     `zgul experiment export results results.json.gz --data DIR`
     """
-    from zgul.experiments.store import Store
+    from zgul.paper.export import export_results
 
-    Store(folder).export(file, data, sentences=sentences)
+    export_results(folder, file, data, sentences=sentences)
     print(f"Written to {file}. Next: zgul report {shlex.quote(str(file))} --output DIR")
 
 
@@ -253,7 +253,7 @@ def _kind_of_device(device: str) -> str:
 
 
 def _existing_store(output: Path) -> Store | None:
-    from zgul.experiments.store import FILE, Store
+    from zgul.paper.store import FILE, Store
 
     # one that was killed before it had made its tables makes them now
     return Store(output, create=True) if (output / FILE).is_file() else None
@@ -271,7 +271,7 @@ def _show_plan(runs: list[Run], store: Store | None, estimate: Estimate, workers
     from zgul.experiments.estimate import total
     from zgul.experiments.jobs import planned
     from zgul.experiments.plan import PARTS
-    from zgul.experiments.store import DONE
+    from zgul.paper.store import DONE
 
     statuses = planned(store, runs)
     lines: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
@@ -327,7 +327,7 @@ def _run(
     import shutil
 
     from zgul.experiments import jobs
-    from zgul.experiments.store import DONE, FAILED, Store
+    from zgul.paper.store import DONE, FAILED, Store
 
     started = time.monotonic()
     store = Store(output, create=True)
@@ -380,7 +380,7 @@ def _checksums(runs: list[Run]) -> dict[str, str]:
 def _check_alike(store: Store, runs: list[Run], protocol: Protocol, output: Path) -> None:
     """Refuse a folder whose results are of other data or settings: a mean over both would say nothing."""
     from zgul.experiments.plan import differences
-    from zgul.experiments.store import DONE
+    from zgul.paper.store import DONE
 
     done = store.runs(status=DONE)
     if not done:
@@ -451,7 +451,7 @@ class Show:
         self.progress.stop()
 
     def __call__(self, event: str, run: Run, facts: dict[str, Any]) -> None:
-        from zgul.experiments.store import DONE, FAILED
+        from zgul.paper.store import DONE, FAILED
 
         if event in (DONE, FAILED):
             self.open.pop(run.hash, None)

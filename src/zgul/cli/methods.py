@@ -8,6 +8,8 @@ from typing import Any
 import typer
 
 from zgul.cli import app
+from zgul.paper.numbers import COST
+from zgul.paper.rows import rows_of
 
 
 @app.command("methods")
@@ -29,12 +31,13 @@ def methods(as_json: bool = typer.Option(False, "--json", help="Print JSON for o
 
 def describe() -> list[dict[str, Any]]:
     """Every method as plain data; the numbers are counted on the methods' own modules."""
-    from zgul.methods import METHODS, ROWS
-    from zgul.methods.sizes import PAPER, RELEASE, sizes
+    from zgul.methods import METHODS
+    from zgul.methods.sizes import RELEASE, sizes
 
     rows = []
     for method in METHODS.values():
         counted = sizes(method)
+        printed = COST.get(method.title, "parameters")
         rows.append(
             {
                 "name": method.name,
@@ -45,11 +48,10 @@ def describe() -> list[dict[str, Any]]:
                 "strategies": list(method.strategies),
                 "rows": [
                     {"title": row.title, "strategy": row.strategy, "needs": list(row.needs)}
-                    for row in ROWS
-                    if row.method == method.name
+                    for row in rows_of(method.name)
                 ],
                 "trainable_parameters": counted.trainable,
-                "in_the_paper": f"{PAPER[method.name]}M" if method.name in PAPER else None,
+                "in_the_paper": None if printed is None else f"{printed:g}M",
                 "in_the_release": {
                     group: sizes(method, options).trainable
                     for group, (options, _) in RELEASE.items()

@@ -10,7 +10,7 @@ from statistics import mean
 
 from zgul.experiments import checksums
 from zgul.experiments.plan import TEXT, Inputs, Protocol, Run
-from zgul.experiments.store import DONE, Results
+from zgul.paper.store import DONE, Store
 from zgul.training.data import SPLITS
 
 # Seconds for a sentence in training, the embedded encoder alone on the machine: an H200, and a CPU core or two
@@ -25,7 +25,7 @@ START = {"cuda": 4.0, "cpu": 3.0}  # of any model
 class Estimate:
     """Seconds and bytes of runs."""
 
-    def __init__(self, inputs: Inputs, protocol: Protocol, done: Results | None = None) -> None:
+    def __init__(self, inputs: Inputs, protocol: Protocol, done: Store | None = None) -> None:
         self.inputs, self.protocol = inputs, protocol
         self.device = "cuda" if inputs.device == "cuda" else "cpu"
         self.measured: dict[tuple[object, ...], float] = {}

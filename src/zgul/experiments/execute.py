@@ -26,8 +26,8 @@ from zgul.evaluation import scores
 from zgul.experiments import text
 from zgul.experiments.plan import TEXT, Inputs, Protocol, Run
 from zgul.experiments.resources import Resources
-from zgul.experiments.store import DONE, Score, Store
 from zgul.methods.tagger import Prediction, Tagger
+from zgul.paper.store import DONE, Score, Store
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.data import LabelledData

@@ -25,7 +25,7 @@ from filelock import Timeout
 
 from zgul.errors import ZgulError
 from zgul.experiments.plan import Inputs, Protocol, Run
-from zgul.experiments.store import DONE, FAILED, PLANNED, RUNNING, Store, StoredRun
+from zgul.paper.store import DONE, FAILED, PLANNED, RUNNING, Store, StoredRun
 
 Listener = Callable[[str, Run, dict[str, Any]], None]  # event, run, what is known of it
 BUSY = "busy"  # another command has it
