@@ -1,4 +1,4 @@
-"""The opened layer loop gives what the Hugging Face models give themselves."""
+"""The encoder gives what the Hugging Face models give, for every family that it can hold."""
 
 import copy
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from torch.nn import functional as F
 from torch.testing import assert_close
 
-from zgul.encoders.encoder import SHORT, Encoder, LowRankLinear, attend
+from zgul.encoders.encoder import Encoder, LowRankLinear, masked_attention, state_for_hub
+from zgul.encoders.hub_config import config_for_hub, config_from_hub
+from zgul.errors import ZgulError
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -28,14 +29,19 @@ FAMILIES = {
 
 
 @pytest.fixture(params=FAMILIES)
-def model(request: pytest.FixtureRequest) -> Any:
+def theirs(request: pytest.FixtureRequest) -> Any:
+    """A random Hugging Face model, in double precision."""
     cls, config = FAMILIES[request.param]
     torch.manual_seed(0)
-    model = cls(config(**SIZES), add_pooling_layer=False).eval()
+    model = cls(config(**SIZES), add_pooling_layer=False).eval().double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3)
     return model
+
+
+def ours(model: Any) -> Encoder:
+    return Encoder.from_hub(config_from_hub(model.config.to_dict()), model.state_dict())
 
 
 def inputs(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,50 +51,89 @@ def inputs(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.no_grad()
-def test_the_plain_encoder(model: Any) -> None:
-    ids, mask = inputs(model)
-    expected = model(ids, attention_mask=mask.long()).last_hidden_state
-    assert_close(Encoder(model).eval()(ids, mask)[mask], expected[mask], rtol=1e-5, atol=1e-5)
-    assert Encoder(model).eval()(ids[:0], mask[:0]).shape == (0, *expected.shape[1:]), "no sentence at all"
-    full = ids[:1]
-    assert_close(Encoder(model).eval()(full), model(full).last_hidden_state, rtol=1e-5, atol=1e-5)
+def test_hidden_states_are_those_of_transformers(theirs: Any) -> None:
+    ids, mask = inputs(theirs)
+    expected = theirs(ids, attention_mask=mask.long()).last_hidden_state
+    assert_close(ours(theirs)(ids, mask)[mask], expected[mask], rtol=0, atol=1e-10)
+    assert ours(theirs)(ids[:0], mask[:0]).shape == (0, *expected.shape[1:]), "no sentence at all"
 
 
 @torch.no_grad()
-def test_each_layer_ends_in_its_own_norm(model: Any) -> None:
-    ids, mask = inputs(model)
-    states = model(ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
-    encoder = Encoder(model).eval()
-    assert_close(encoder.embed(ids), states[0])
+def test_each_layer_ends_in_its_own_norm(theirs: Any) -> None:
+    ids, mask = inputs(theirs)
+    states = theirs(ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
+    encoder = ours(theirs)
+    assert_close(encoder.embed(ids)[mask], states[0][mask])
     for index in range(encoder.depth):
-        x, f = encoder.layer(index, states[index], mask[:, None, None, :])
-        assert_close(encoder.norm(index, f + x)[mask], states[index + 1][mask], rtol=1e-5, atol=1e-5)
+        x, f = encoder.layer(index, states[index], masked_attention(mask))
+        assert_close(encoder.layer_norm(index, f + x)[mask], states[index + 1][mask], rtol=0, atol=1e-10)
 
 
 @torch.no_grad()
-def test_padding_changes_nothing(model: Any) -> None:
-    ids, mask = inputs(model)
-    encoder = Encoder(model).eval()
+def test_padding_changes_nothing(theirs: Any) -> None:
+    ids, mask = inputs(theirs)
+    encoder = ours(theirs)
     together = encoder(ids, mask)
     for row, length in enumerate(mask.sum(dim=1).tolist()):
-        assert_close(together[row, :length], encoder(ids[row : row + 1, :length])[0], rtol=1e-5, atol=1e-5)
+        alone = ids[row : row + 1, :length]
+        assert_close(together[row, :length], encoder(alone, torch.ones_like(alone, dtype=torch.bool))[0])
 
 
 @torch.no_grad()
-def test_the_longest_input_fits_and_one_more_does_not(model: Any) -> None:
-    encoder = Encoder(model).eval()
-    assert encoder.max_pieces == (20 if model.config.model_type == "bert" else 20 - model.config.pad_token_id - 1)
-    assert encoder(torch.full((1, encoder.max_pieces), 7)).shape == (1, encoder.max_pieces, 16)
-    with pytest.raises((IndexError, RuntimeError)):
-        encoder(torch.full((1, encoder.max_pieces + 1), 7))
+def test_attention_without_a_mask_sees_every_position(theirs: Any) -> None:
+    encoder, hidden = ours(theirs), torch.randn(2, 5, 16, dtype=torch.float64)
+    whole = torch.ones(2, 5, dtype=torch.bool)
+    for bare, masked in zip(
+        encoder.layer(0, hidden, masked_attention(None)), encoder.layer(0, hidden, masked_attention(whole)), strict=True
+    ):
+        assert_close(bare, masked)
 
 
-def test_low_rank_starts_as_nothing_trains_only_itself_and_merges(model: Any) -> None:
-    ids, mask = inputs(model)
-    plain = Encoder(copy.deepcopy(model)).eval()
-    encoder = Encoder(model).eval()
-    encoder.requires_grad_(False)
+@torch.no_grad()
+def test_the_longest_input_fits_and_one_more_does_not(theirs: Any) -> None:
+    encoder = ours(theirs)
+    assert encoder.max_pieces == (20 if theirs.config.model_type == "bert" else 20 - theirs.config.pad_token_id - 1)
+    ids = torch.full((1, encoder.max_pieces + 1), 7)
+    expected = theirs(ids[:, 1:]).last_hidden_state
+    assert_close(encoder(ids[:, 1:], torch.ones(1, encoder.max_pieces, dtype=torch.bool)), expected)
+    with pytest.raises(RuntimeError):
+        encoder(ids, torch.ones_like(ids, dtype=torch.bool))
+
+
+def test_tensors_go_back_under_their_hugging_face_names(theirs: Any) -> None:
+    encoder = ours(theirs)
+    state = state_for_hub(encoder)
+    for name, value in theirs.named_parameters():
+        assert torch.equal(state.pop(name), value), name
+    assert not state
+    config = type(theirs.config)(**config_for_hub(encoder.config))
+    assert config_from_hub(config.to_dict()) == encoder.config
+
+
+def test_old_names_and_the_prefixes_of_whole_models_are_understood(theirs: Any) -> None:
+    prefix = "bert." if theirs.config.model_type == "bert" else "roberta."
+    old = {
+        prefix + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for name, value in theirs.state_dict().items()
+    }
+    old |= {"cls.predictions.bias": torch.zeros(50), prefix + "pooler.dense.weight": torch.zeros(16, 16)}
+    encoder = Encoder.from_hub(config_from_hub(theirs.config.to_dict()), old)
+    ids, mask = inputs(theirs)
+    assert torch.equal(encoder(ids, mask), ours(theirs)(ids, mask))
+    assert not encoder.training and not any(parameter.requires_grad for parameter in encoder.parameters())
+
+
+def test_other_activations_are_refused() -> None:
+    config = transformers.BertConfig(**SIZES, hidden_act="silu").to_dict()
+    with pytest.raises(ZgulError, match="activation 'silu' is not one of gelu, relu"):
+        Encoder(config_from_hub(config))
+
+
+def test_low_rank_updates_start_as_nothing_train_only_themselves_and_merge(theirs: Any) -> None:
+    ids, mask = inputs(theirs)
+    plain, encoder = ours(theirs), ours(copy.deepcopy(theirs))
     encoder.add_low_rank(2)
+    encoder.double()
     assert_close(encoder(ids, mask), plain(ids, mask))
     trained = [name for name, parameter in encoder.named_parameters() if parameter.requires_grad]
     assert len(trained) == 2 * 6 * encoder.depth and all(name.endswith((".a", ".b")) for name in trained)
@@ -96,55 +141,41 @@ def test_low_rank_starts_as_nothing_trains_only_itself_and_merges(model: Any) ->
         for module in encoder.modules():
             if isinstance(module, LowRankLinear):
                 module.b.normal_(std=0.1)
-        moved = encoder(ids, mask)
-        assert not torch.allclose(moved, plain(ids, mask), atol=1e-3)
-        encoder.merge_low_rank()
-        assert_close(encoder(ids, mask)[mask], moved[mask], rtol=1e-4, atol=1e-4)
-    assert not any(isinstance(module, LowRankLinear) for module in encoder.modules())
-    assert not any(parameter.requires_grad for parameter in encoder.parameters())
-    assert {name for name, _ in encoder.named_parameters()} == {name for name, _ in plain.named_parameters()}
+        updated = encoder(ids, mask)
+        assert not torch.allclose(updated, plain(ids, mask), atol=1e-3)
+        merged = encoder.merged()
+        assert_close(merged(ids, mask)[mask], updated[mask], rtol=0, atol=1e-10)
+        assert torch.equal(encoder(ids, mask), updated), "the encoder itself stays as it is"
+    assert not any(isinstance(module, LowRankLinear) for module in merged.modules())
+    assert not any(parameter.requires_grad for parameter in merged.parameters())
+    assert {name for name, _ in merged.named_parameters()} == {name for name, _ in plain.named_parameters()}
+    assert merged.words.weight is encoder.words.weight, "what has no update is shared"
 
 
-def test_dropout_reaches_attention_and_hidden_states(model: Any) -> None:
-    ids, mask = inputs(model)
-    encoder = Encoder(model).train()
-    encoder.set_dropout(0.0)
-    assert_close(encoder(ids, mask), encoder(ids, mask))
-    encoder.set_dropout(0.5)
+def test_dropout_reaches_attention_and_hidden_states(theirs: Any) -> None:
+    encoder, hidden = ours(theirs).train(), torch.randn(1, 4, 16, dtype=torch.float64)
+    ids, mask = inputs(theirs)
+    assert torch.equal(encoder(ids, mask), encoder(ids, mask)), "none by default"
+    encoder.dropout = 0.5
     assert not torch.allclose(encoder(ids, mask), encoder(ids, mask))
-    x = torch.randn(1, 4, 16)
-    for part in encoder.model.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.0
-    encoder.model.encoder.layer[0].attention.self.dropout.p = 0.5
-    assert not torch.allclose(encoder.layer(0, x, None)[0], encoder.layer(0, x, None)[0])
+    seen: list[float] = []
+
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, dropout: float) -> torch.Tensor:
+        seen.append(dropout)
+        return value
+
+    encoder.layer(0, hidden, attend)
+    encoder.eval()
+    encoder.layer(0, hidden, attend)
+    assert seen == [0.5, 0.0]
+    assert torch.equal(encoder(ids, mask), encoder(ids, mask))
 
 
-@pytest.mark.parametrize("length", [1, SHORT, SHORT + 1])
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_is_torchs_for_short_and_long_sentences(length: int, masked: bool) -> None:
+def test_a_new_encoder_starts_as_bert_does() -> None:
+    config = config_from_hub(transformers.BertConfig(**SIZES | {"vocab_size": 2000}).to_dict())
     torch.manual_seed(0)
-    states = [torch.randn(3, 2, length, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    mask = (
-        (torch.arange(length) < torch.tensor([[length], [1], [(length + 1) // 2]]))[:, None, None] if masked else None
-    )
-    out, want = torch.randn(3, 2, length, 8, dtype=torch.float64), []
-    for found in (attend(*states, mask), F.scaled_dot_product_attention(*states, attn_mask=mask)):
-        want.append([found, *torch.autograd.grad((found * out).sum(), states)])
-    for one, other in zip(*want, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-
-
-def test_joined_projections_are_the_models_own_and_give_the_same(model: Any) -> None:
-    encoder = Encoder(copy.deepcopy(model).double()).eval()
-    ids, mask = inputs(model)
-    with torch.no_grad():
-        before = encoder(ids, mask)
-        encoder.join()
-        assert_close(encoder(ids, mask)[mask], before[mask], rtol=0, atol=1e-12)
-        assert encoder(ids[:0], mask[:0]).shape == (0, *before.shape[1:]), "no sentence at all"
-        theirs = encoder.model(ids, attention_mask=mask.long()).last_hidden_state
-    assert_close(theirs[mask], before[mask], rtol=0, atol=1e-12)
-    for layer, joined in zip(encoder.model.encoder.layer, encoder.joined, strict=True):
-        key = layer.attention.self.key.weight
-        assert key.untyped_storage().data_ptr() == joined.weight.untyped_storage().data_ptr(), "no second copy"
+    encoder = Encoder(config).initialise(std=0.1)
+    assert encoder.words.weight.std().item() == pytest.approx(0.1, rel=0.05)
+    for name, parameter in encoder.named_parameters():
+        if parameter.dim() == 1:
+            assert (parameter == (1 if name.endswith("norm.weight") else 0)).all(), name
