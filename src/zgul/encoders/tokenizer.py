@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
@@ -39,7 +39,15 @@ class PieceTokenizer:
     def wrap(
         cls, backend: Any, specials: Mapping[str, Any] | None = None, name: str = "the tokenizer"
     ) -> PieceTokenizer:
-        """Find the special pieces of a tokenizer: as ``specials`` (a tokenizer_config.json) says, or by their names."""
+        """Find the special pieces of a tokenizer: as ``specials`` (a tokenizer_config.json) says, or by their names.
+
+        The tokenizer is set to cut words: without padding or truncation, which files of sentence encoders ask for, and
+        with the blank that RoBERTa's byte-level pieces begin with.
+        """
+        backend.no_padding()
+        backend.no_truncation()
+        if isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
         ids: dict[str, int | None] = {}
         for role, (keys, usual) in ROLES.items():
             named = [_content((specials or {}).get(key)) for key in keys]
