@@ -133,9 +133,22 @@ class Encoder(nn.Module):
 
     @classmethod
     def from_hub(cls, config: EncoderConfig, tensors: dict[str, Tensor]) -> Encoder:
-        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy."""
-        encoder = cls(config)
-        encoder.load_state_dict(state_from_hub(tensors, config.depth), strict=True, assign=True)
+        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy.
+
+        What is missing or has another shape than the configuration says raises `ValueError`, before memory is taken.
+        """
+        if config.depth * 2 * len(LAYER) > len(tensors):
+            raise ValueError(f"config.json says {config.depth} layers, and the weights have fewer")
+        state = state_from_hub(tensors, config.depth)
+        with torch.device("meta"):  # the values come with the tensors
+            encoder = cls(config)
+        names = dict(hub_names(config.depth))
+        for name, value in encoder.state_dict().items():
+            module, _, part = name.rpartition(".")
+            held = list(state[name].shape) if name in state else "missing"
+            if held != list(value.shape):
+                raise ValueError(f"{names[module]}.{part} is {held}, config.json says {list(value.shape)}")
+        encoder.load_state_dict(state, strict=True, assign=True)
         return encoder.requires_grad_(False).eval()
 
     @property

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import zipfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from zgul.encoders.encoder import Encoder, state_for_hub, state_from_hub
+from zgul.encoders.encoder import Encoder, state_for_hub
 from zgul.encoders.hub_config import config_for_hub, config_from_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
@@ -37,16 +37,15 @@ def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
     try:
         config = config_from_hub(read_json(folder / CONFIG), str(folder))
         tokenizer = PieceTokenizer.from_folder(folder)
-        tensors = state_from_hub(_read_weights(folder), config.depth)
-        _check_shapes(tensors, config.width, config.vocabulary, folder)
-        encoder = Encoder(config)
-        encoder.load_state_dict({name: value.float() for name, value in tensors.items()}, strict=True, assign=True)
+        if tokenizer.backend.get_vocab_size() > config.vocabulary:
+            raise ValueError(f"{TOKENIZER} has more pieces than {CONFIG} says, {config.vocabulary}")
+        encoder = Encoder.from_hub(config, _read_weights(folder)).float()
     except (OSError, ValueError, RuntimeError, SafetensorError, struct.error) as error:
         raise ZgulError(
             f"{folder} holds no complete encoder ({_first_line(error)}). It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, "
             "as save_pretrained of a transformers model and its tokenizer writes them."
         ) from error
-    return encoder.requires_grad_(False).eval(), tokenizer
+    return encoder, tokenizer
 
 
 def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
@@ -102,29 +101,38 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     if (folder / WEIGHTS).is_file():
         return dict(load_file(folder / WEIGHTS))
     if (folder / INDEX).is_file():
-        parts: Any = read_json(folder / INDEX).get("weight_map", {})
+        parts = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(parts, dict):
+            raise ValueError(f"{INDEX} has no weight_map")
         tensors: dict[str, Tensor] = {}
         for part in sorted({Path(str(name)).name for name in parts.values()}):
             tensors |= load_file(folder / part)
         return tensors
     if not (folder / PICKLED).is_file():
         raise OSError(f"no {WEIGHTS}")
+    return _unpickle(folder / PICKLED)
+
+
+def _unpickle(path: Path) -> dict[str, Tensor]:
+    """The tensors of a pickle. Those that claim more numbers than the file holds are left out."""
     try:
-        loaded = torch.load(folder / PICKLED, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError as error:
+        mapped = zipfile.is_zipfile(path)  # files from before torch 1.6 are not
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except (pickle.UnpicklingError, EOFError) as error:
         raise ZgulError(
-            f"{folder / PICKLED} is a pickle that holds more than numbers, and loading it could run code. "
+            f"{path} is damaged, or a pickle that holds more than numbers: loading it could run code. "
             f"Ask for a {WEIGHTS}."
         ) from error
-    return dict(loaded)
-
-
-def _check_shapes(tensors: dict[str, Tensor], width: int, vocabulary: int, folder: Path) -> None:
-    """Compare the sizes in config.json with the weights before memory is taken for them."""
-    words = tensors.get("words.weight")
-    if words is None or list(words.shape) != [vocabulary, width]:
-        held = "none" if words is None else " × ".join(map(str, words.shape))
-        raise ValueError(f"{CONFIG} says {vocabulary} pieces of width {width}, the word embeddings are {held}")
+    if not isinstance(loaded, dict):
+        raise ValueError(f"{PICKLED} holds no named tensors")
+    return {
+        name: value
+        for name, value in loaded.items()
+        if isinstance(name, str)
+        and isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.untyped_storage().nbytes() >= value.nbytes
+    }
 
 
 def _first_line(error: Exception) -> str:

@@ -34,18 +34,26 @@ def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> Enc
             f"{name} has {values['position_embedding_type']!r} positions. zgul supports absolute ones only."
         )
     sizes: dict[str, int] = {}
-    for field, (key, default) in _SIZES.items():
+    usual = _SIZES | {"pad": ("pad_token_id", 0 if model_type == "bert" else 1)}
+    for field, (key, default) in usual.items():
         value = values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+        least = 0 if field == "pad" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
             raise ZgulError(f"{name}: {key} in config.json is {value!r}, not a whole number up to {LARGEST:,}")
         sizes[field] = value
-    if sizes["heads"] == 0 or sizes["width"] % sizes["heads"]:
+    if sizes["width"] % sizes["heads"]:
         raise ZgulError(f"{name}: hidden_size is no multiple of num_attention_heads in config.json")
+    first_position = 0 if model_type == "bert" else sizes["pad"] + 1
+    if sizes["positions"] - first_position < 3:  # two special pieces and one of a word
+        raise ZgulError(f"{name}: max_position_embeddings in config.json leaves no room for a word")
+    eps = values.get("layer_norm_eps", 1e-12)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < 1:
+        raise ZgulError(f"{name}: layer_norm_eps in config.json is {eps!r}, not a small number")
     return EncoderConfig(
         **sizes,
-        eps=float(values.get("layer_norm_eps", 1e-12)),
+        eps=float(eps),
         activation=str(values.get("hidden_act", "gelu")),
-        first_position=0 if model_type == "bert" else sizes["pad"] + 1,
+        first_position=first_position,
         model_type=model_type,
     )
 

@@ -124,8 +124,19 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
         raise ZgulError(f"{path} is damaged or not a safetensors file ({error}). Copy it again.") from error
     if metadata.get("format") != FORMAT:
         raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
-    config = config_from_hub(json.loads(metadata["config"]))
-    text = zlib.decompress(tensors.pop("tokenizer.json.zlib").tobytes()).decode()
+    try:
+        config = config_from_hub(json.loads(metadata["config"]), str(path))
+        text = zlib.decompress(tensors.pop("tokenizer.json.zlib").tobytes()).decode()
+        tokenizer = PieceTokenizer.wrap(Tokenizer.from_str(text), name=str(path))
+        return Encoder.from_hub(config, _unpack(tensors)), tokenizer
+    except ZgulError:
+        raise
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise ZgulError(f"{path} is damaged ({error}). Copy it again.") from error
+
+
+def _unpack(tensors: dict[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
+    """The inverse of `_pack`, for all tensors of a file."""
     state = {}
     for name, values in tensors.items():
         if name.endswith(".scales"):
@@ -135,4 +146,4 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
             state[matrix] = torch.from_numpy(blocks.reshape(len(values), -1))
         elif not name.endswith(".nibbles"):
             state[name] = torch.from_numpy(values)
-    return Encoder.from_hub(config, state), PieceTokenizer.wrap(Tokenizer.from_str(text))
+    return state
