@@ -97,8 +97,11 @@ def read_json(path: Path) -> dict[str, object]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ZgulError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ZgulError(f"{path} is not valid JSON: {error}") from error
+    except OSError as error:
+        raise ZgulError(f"{path} cannot be read ({error.strerror or error}). It must be a JSON file.") from error
+    except (ValueError, RecursionError) as error:  # also of characters and of numbers with thousands of digits
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ZgulError(f"{path} is not valid JSON: {reason}") from error
     if not isinstance(value, dict):
         raise ZgulError(f"{path} must hold a JSON object")
     return value
