@@ -75,7 +75,7 @@ def differences(ours: Tokenizer, official: Tokenizer, texts: list[str]) -> list[
 
 
 def table(data: Path) -> str:
-    ours, official = load("embedded")[1].backend_tokenizer, Tokenizer.from_file(str(official_json()))
+    ours, official = load("embedded")[1].backend, Tokenizer.from_file(str(official_json()))
     rows = ["| language | distinct words | differ | agree | which |", "| --- | ---: | ---: | ---: | --- |"]
     for language, words in words_by_language(data).items():
         differ = differences(ours, official, words)

