@@ -1,7 +1,5 @@
 """Words to pieces and batches: nothing is lost, doubled or moved, however long or empty the sentences are."""
 
-import sys
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from family import family, tiny_tokenizer
-from zgul import encoders
+from threads import in_threads
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus, ModelLanguages
 from zgul.encoders.pieces import PieceEncoder
@@ -240,30 +238,17 @@ def test_threads_never_get_the_pieces_of_other_words(related_letters: bool) -> N
     if not related_letters:
         assert [cut.tolist() for cut in expected.values()] == slow_pieces(vocabulary)
     pieces = piece_encoder(max_types=20, related_letters=related_letters)
-    wrong: list[str] = []
 
     def work(seed: int) -> None:
         rng = np.random.default_rng(seed)
         for _ in range(40):
             words = [vocabulary[n] for n in rng.integers(len(vocabulary), size=30)]
             encoded = encode([Sentence(words)], pieces)
-            flat = np.concatenate([expected[word] for word in words])
-            if not np.array_equal(encoded.pieces.numpy(), flat):
-                wrong.append(f"{seed}: {words}")
-            cut = pieces.pieces(words)
-            wrong.extend(word for word, ids in zip(words, cut, strict=True) if not np.array_equal(ids, expected[word]))
+            assert np.array_equal(encoded.pieces.numpy(), np.concatenate([expected[word] for word in words]))
+            for word, cut in zip(words, pieces.pieces(words), strict=True):
+                assert np.array_equal(cut, expected[word]), word
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert not wrong
+    in_threads(work)
 
 
 # --- batches
