@@ -1,5 +1,6 @@
 """Words to pieces and batches: nothing is lost, doubled or moved, however long or empty the sentences are."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -157,13 +158,15 @@ def test_a_word_longer_than_a_chunk_keeps_its_start() -> None:
 
 
 class Counted:
-    """A tokenizer that remembers which words it was asked for."""
+    """A tokenizer that remembers which words it was asked for, and may take its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
         self.asked: list[str] = []
+        self.seconds = seconds
 
     def encode_batch(self, words: list[list[str]], **options: Any) -> Any:
         self.asked += [word for (word,) in words]
+        time.sleep(self.seconds)
         return TOKENIZER.backend.encode_batch(words, **options)
 
 
@@ -231,13 +234,14 @@ def slow_pieces(words: list[str]) -> list[list[int]]:
 
 @pytest.mark.parametrize("related_letters", [False, True])
 def test_threads_never_get_the_pieces_of_other_words(related_letters: bool) -> None:
-    """The table is full all the time, and Python switches between threads as often as it can."""
+    """The table is full all the time, and other threads come in while new words are tokenised."""
     vocabulary = sorted({word for language in MADE.languages for s in MADE.sentences(language, 60) for word in s.words})
     vocabulary += [word.replace("a", "á") for word in vocabulary[:100]] if related_letters else []
     expected = dict(zip(vocabulary, piece_encoder(related_letters=related_letters).pieces(vocabulary), strict=True))
     if not related_letters:
         assert [cut.tolist() for cut in expected.values()] == slow_pieces(vocabulary)
-    pieces = piece_encoder(max_types=20, related_letters=related_letters)
+    slow = replace(TOKENIZER, backend=Counted(seconds=1e-5))
+    pieces = PieceEncoder(slow, 128, max_types=20, related_letters=related_letters)
 
     def work(seed: int) -> None:
         rng = np.random.default_rng(seed)
