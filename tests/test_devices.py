@@ -1,22 +1,24 @@
-"""Devices that are there, and what tells that one's memory is full."""
+"""Devices: which are there, what full memory looks like, and copies that leave the original alone."""
+
+import warnings
 
 import pytest
 import torch
+from torch import nn
 
-from zgul.devices import find_device, out_of_memory
-from zgul.errors import ZgulError
+from zgul.devices import find_device, halving, moved_copy, out_of_memory, shared_copy
+from zgul.errors import ZgulError, ZgulWarning
+
+FULL = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    MemoryError(),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you …"),
+    RuntimeError("std::bad_alloc"),
+    RuntimeError("could not create a primitive"),
+]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-        MemoryError(),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you …"),
-        RuntimeError("std::bad_alloc"),
-        RuntimeError("could not create a primitive"),
-    ],
-)
+@pytest.mark.parametrize("error", FULL)
 def test_full_memory_has_many_names(error: Exception) -> None:
     assert out_of_memory(error)
 
@@ -25,8 +27,92 @@ def test_other_errors_are_no_full_memory() -> None:
     assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
-def test_devices() -> None:
+@pytest.mark.parametrize("device", ["potato", "cuda:99", torch.device("cuda:99"), ""])
+def test_devices_that_are_not_here(device: str | torch.device) -> None:
+    with pytest.raises(ZgulError, match=r"There is no device '.*' here\. Use cpu, cuda or auto\."):
+        find_device(device)
+
+
+def test_devices_that_are_here() -> None:
     assert find_device("cpu") == find_device(torch.device("cpu")) == torch.device("cpu")
     assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ZgulError, match="there is no device 'potato' here; use cpu, cuda or auto"):
-        find_device("potato")
+
+
+# --- halving
+
+
+@pytest.mark.parametrize("error", FULL)
+def test_work_that_does_not_fit_is_done_with_half_the_size(error: Exception) -> None:
+    tried: list[int] = []
+
+    def work(size: int) -> str:
+        tried.append(size)
+        if size > 3:
+            raise error
+        return "done"
+
+    with pytest.warns(ZgulWarning) as said:
+        assert halving(work, 11, "sentences", "give up") == ("done", 2)
+    assert tried == [11, 5, 2]
+    expected = [f"out of memory: going on with {size} sentences at a time" for size in (5, 2)]
+    assert [str(warning.message) for warning in said] == expected
+
+
+def test_work_that_does_not_fit_at_all() -> None:
+    def work(size: int) -> None:
+        raise MemoryError
+
+    with (
+        pytest.warns(ZgulWarning),
+        pytest.raises(ZgulError, match=r"out of memory even with one of the sentences at a time; cut them"),
+    ):
+        halving(work, 4, "sentences", "cut them")
+
+
+def test_other_errors_are_not_taken_for_full_memory() -> None:
+    def work(size: int) -> None:
+        raise RuntimeError("shapes do not match")
+
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="shapes do not match"):
+        warnings.simplefilter("error")
+        halving(work, 4, "sentences", "")
+
+
+# --- copies
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    made[0].requires_grad_(False)
+    return made
+
+
+def test_a_shared_copy_has_the_same_tensors_and_may_have_other_parts() -> None:
+    module = network()
+    other = nn.Linear(4, 5)
+    copied = shared_copy(module, {module[2]: other})
+    assert copied[0] is not module[0] and copied[0].weight is module[0].weight
+    assert copied[1].running_mean is module[1].running_mean
+    assert copied[2] is other and module[2].out_features == 2
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_moved_copy_shares_what_needs_no_change(frozen: bool) -> None:
+    module = network()
+    same = moved_copy(module, torch.device("cpu"), frozen=frozen)
+    for one, other in zip(module.parameters(), same.parameters(), strict=True):
+        assert one is not other and one.data_ptr() == other.data_ptr()
+        assert other.requires_grad == (one.requires_grad and not frozen)
+    assert [p.requires_grad for p in module.parameters()] == [False] * 2 + [True] * 4, "the original is as it was"
+
+
+def test_a_moved_copy_in_another_type_leaves_the_original_and_its_counters() -> None:
+    module = network()
+    half = moved_copy(module, torch.device("cpu"), torch.bfloat16)
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16} == {half[1].running_mean.dtype}
+    assert half[1].num_batches_tracked.dtype == torch.long, "whole numbers stay whole"
+    assert {p.dtype for p in module.parameters()} == {torch.float32}
+    with torch.no_grad():
+        half[2].weight.zero_()
+    assert module[2].weight.abs().sum() > 0

@@ -60,7 +60,10 @@ def save_tensors(
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors in 32-bit form; integers stay as they are. Anything broken or not finite is refused."""
+    """Read tensors. Coded and 16-bit numbers become float32, others stay as they are.
+
+    Anything broken or not finite is refused.
+    """
     return load_with_metadata(path)[0]
 
 
