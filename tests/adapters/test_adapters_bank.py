@@ -1,6 +1,7 @@
 """The bank against slow loops over single adapters."""
 
 import copy
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from zgul.adapters.bank import Bank, LanguageAdapter, subset
+from zgul.adapters.bank import AdapterOutputs, Bank
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
+from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 12, 3
@@ -58,13 +60,21 @@ def hidden(batch: int = 2, length: int = 5, seed: int = 7) -> torch.Tensor:
     return torch.randn(batch, length, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
+def outputs(found: AdapterOutputs) -> torch.Tensor:
+    """u_n of every adapter [N, ..., d], by mixtures of one."""
+    count = len(found.up)
+    chosen = torch.eye(count, dtype=found.a.dtype).expand(*found.a.shape[:-2], count, count)
+    return torch.stack([found.mix(chosen[..., n, :]) for n in range(count)])
+
+
 def assert_is(bank: Bank, expected: list[LanguageAdapter]) -> None:
     """Every layer of the bank computes what the single adapters do, one by one."""
-    assert bank.languages == [adapter.language for adapter in expected]
-    h = hidden()
+    assert bank.languages == [adapter.language for adapter in expected] and len(bank) == len(expected)
+    h, query = hidden(), hidden(seed=8)
     for i in range(DEPTH):
-        u = torch.stack(bank(i, h).outputs)
+        u = outputs(bank(i, h))
         assert u.shape == (len(expected), *h.shape)
+        assert_close(bank(i, h).dot(query), torch.einsum("btd,nbtd->btn", query, u), rtol=1e-4, atol=1e-3)
         for n, adapter in enumerate(expected):
             layer = adapter.layers[i]
             for b in range(h.shape[0]):
@@ -83,24 +93,12 @@ def test_a_mixed_bank_equals_its_adapters_one_by_one(members: list[LanguageAdapt
 
 
 @settings(max_examples=25, deadline=None)
-@given(adapters(), st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=6))
-def test_adding_and_removing_in_any_order(members: list[LanguageAdapter], moves: list[tuple[bool, int]]) -> None:
-    bank = Bank(members, width=WIDTH, depth=DEPTH)
-    expected = list(members)
-    for step, (add, pick) in enumerate(moves):
-        if add:
-            new = random_adapter(
-                f"new{step}",
-                1 + pick,
-                sorted(ACTIVATIONS)[pick % 3],
-                invertible=members[0].invertible is not None,
-            )
-            bank.add(new)
-            expected.append(new)
-        elif len(expected) > 1:
-            bank.remove(expected.pop(pick % len(expected)).language)
-    assert_is(bank, expected)
-    assert all(not parameter.requires_grad for parameter in bank.parameters())
+@given(adapters(), st.integers(0, 99))
+def test_mixtures_are_weighted_sums(members: list[LanguageAdapter], seed: int) -> None:
+    found = Bank(members, width=WIDTH, depth=DEPTH)(1, hidden())
+    weights = torch.rand(2, 5, len(members), generator=torch.Generator().manual_seed(seed)).softmax(dim=-1)
+    expected = torch.einsum("btn,nbtd->btd", weights, outputs(found))
+    assert_close(found.mix(weights), expected, rtol=1e-4, atol=1e-4)
 
 
 @settings(max_examples=25, deadline=None)
@@ -125,22 +123,23 @@ def test_extract_gives_the_weights_as_trained_and_a_copy() -> None:
     bank = Bank(members, width=WIDTH, depth=DEPTH).requires_grad_(True)
     optimiser = torch.optim.SGD(bank.parameters(), lr=0.1)
     h = hidden()
-    sum(torch.stack(bank(i, bank.invert(h, None)).outputs).square().mean() for i in range(DEPTH)).backward()  # type: ignore[union-attr]
+    losses = [outputs(bank(i, bank.invert(h, None))).square().mean() for i in range(DEPTH)]
+    torch.stack(losses).sum().backward()
     optimiser.step()
     trained = [bank.extract(language) for language in bank.languages]
     assert_is(bank, trained)
     assert not torch.equal(trained[1].layers[0].down.weight, narrow.layers[0].down.weight)
     assert not torch.equal(trained[0].invertible.f_up.weight, members[0].invertible.f_up.weight)
-    before = torch.stack(bank(0, h).outputs)
+    before = outputs(bank(0, h))
     with torch.no_grad():
         trained[0].layers[0].up.weight.zero_()
-    assert torch.equal(torch.stack(bank(0, h).outputs), before)
+    assert torch.equal(outputs(bank(0, h)), before)
 
 
 def test_padding_of_narrow_adapters_stays_zero_in_training() -> None:
     bank = Bank([random_adapter("en", 6), random_adapter("am", 2, "gelu")], width=WIDTH, depth=DEPTH)
     bank.requires_grad_(True)
-    torch.stack(bank(0, hidden()).outputs).square().sum().backward()
+    outputs(bank(0, hidden())).square().sum().backward()
     assert bank.down.grad is not None and bank.up.grad is not None
     assert not bank.down.grad[0, 1, 2:].any() and not bank.up.grad[0, 1, 2:].any()
     assert bank.down.grad[0, 1, :2].any() and bank.up.grad[0, 1, :2].any()
@@ -158,11 +157,15 @@ def test_two_banks_made_of_one_adapter_are_apart() -> None:
         assert torch.equal(value, kept[name])
 
 
-def test_a_bank_keeps_its_precision_when_it_grows() -> None:
-    bank = Bank([random_adapter("en", invertible=True)], width=WIDTH, depth=DEPTH).double()
-    bank.add(random_adapter("de", 3, invertible=True))
-    assert {parameter.dtype for parameter in bank.parameters()} == {torch.float64}
-    assert bank(0, hidden().double()).outputs[0].dtype == torch.float64
+def test_a_bank_in_double_precision() -> None:
+    members = [
+        random_adapter("en", 2, "gelu", invertible=True),
+        random_adapter("de", 5, standardise=True, invertible=True),
+    ]
+    bank = Bank(members, width=WIDTH, depth=DEPTH).double()
+    x = hidden().double()
+    assert outputs(bank(0, x)).dtype == torch.float64 == bank.invert(x, None).dtype
+    assert_close(outputs(bank(0, x))[1], members[1].layers[0].double()(x), rtol=0, atol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -201,27 +204,35 @@ def test_invertible_blocks_first_and_mixed() -> None:
 
 
 def test_a_new_adapter_changes_nothing() -> None:
-    new = LanguageAdapter.new("fo", WIDTH, DEPTH, reduction=5, activation="gelu_new", invertible=True)
-    assert (new.size, new.width, new.activation) == (2, WIDTH, "gelu_new")
+    new = LanguageAdapter.new("fo", WIDTH, DEPTH, size=2, activation="gelu_new", invertible=True)
+    assert (new.sizes, new.width, new.activation, new.standardise) == ([2] * DEPTH, WIDTH, "gelu_new", False)
+    assert LanguageAdapter.new("fo", WIDTH, DEPTH).sizes == [WIDTH // 2] * DEPTH, "half the width by default"
     bank = Bank([new], width=WIDTH, depth=DEPTH)
     x = hidden()
-    assert not torch.stack(bank(1, x).outputs).any()
+    assert not outputs(bank(1, x)).any()
     assert torch.equal(bank.invert(x, None), x)
 
 
-def test_what_does_not_fit_is_refused_and_the_bank_stays_as_it_was() -> None:
-    members = [random_adapter("en", invertible=True), random_adapter("de", 2, invertible=True)]
-    bank = Bank(members, width=WIDTH, depth=DEPTH)
-    wide = random_adapter("fo", width=WIDTH + 2, invertible=True)
-    with pytest.raises(ZgulError, match="width 14; this encoder has 3 of width 12"):
-        bank.add(wide)
-    with pytest.raises(ZgulError, match="two language adapters for en"):
-        bank.add(random_adapter("en", invertible=True))
-    with pytest.raises(ZgulError, match="fo have no invertible block"):
-        bank.add(random_adapter("fo"))
-    with pytest.raises(ZgulError, match="no adapter for 'fo'; it holds: en, de"):
-        bank.remove("fo")
-    assert_is(bank, members)
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: random_adapter("fo", width=WIDTH + 2, invertible=True), "width 14; this encoder has 3 of width 12"),
+        (lambda: random_adapter("fo", [6, 6], invertible=True), "an encoder of 2 layers of width 12"),
+        (lambda: random_adapter("en", invertible=True), "There are two language adapters for en"),
+        (lambda: random_adapter("fo"), "fo have no invertible block"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(other: Callable[[], LanguageAdapter], message: str) -> None:
+    with pytest.raises(ZgulError, match=message):
+        Bank([random_adapter("en", invertible=True), other()], width=WIDTH, depth=DEPTH)
+
+
+def test_an_adapter_that_is_not_in_the_bank() -> None:
+    bank = Bank([random_adapter("en"), random_adapter("de", 2)], width=WIDTH, depth=DEPTH)
+    assert bank.index("de") == 1
+    for ask in (bank.index, bank.extract):
+        with pytest.raises(ZgulError, match=r"no adapter for 'fo'\. It holds: en, de\."):
+            ask("fo")
 
 
 def test_without_invertible_blocks_invert_says_so() -> None:
@@ -230,8 +241,8 @@ def test_without_invertible_blocks_invert_says_so() -> None:
         bank.invert(hidden(), None)
 
 
-def test_subset_keeps_the_order_and_names_what_is_missing() -> None:
+def test_selected_adapters_keep_the_order_asked_for() -> None:
     members = [random_adapter(code) for code in ("en", "de", "is")]
-    assert [adapter.language for adapter in subset(members, ["is", "en"])] == ["is", "en"]
-    with pytest.raises(ZgulError, match="no language adapter for fo, sv; there are: en, de, is"):
-        subset(members, ["fo", "en", "sv"])
+    assert [adapter.language for adapter in select_adapters(members, ["is", "en"])] == ["is", "en"]
+    with pytest.raises(ZgulError, match="no language adapter for fo, sv, only for: en, de, is"):
+        select_adapters(members, ["fo", "en", "sv"])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
@@ -86,20 +87,22 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
     language, width, activation = info["language"], info["width"], info["activation"]
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r}")
+    if info["depth"] < 1:
+        raise ValueError(f"{language} has no layers")
     layers = []
     for index in range(info["depth"]):
         state = _below(tensors, f"{language}.{index}.")
-        if state["up.bias"].numel() != width:
-            raise ValueError(f"{language} has width {state['up.bias'].numel()}, not {width}")
-        layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
-        layers[-1].load_state_dict(state)
+        with torch.device("meta"):  # a damaged file may announce more than fits into memory
+            layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
+        layers[-1].load_state_dict(state, assign=True)
     block = None
     if info["invertible"]:
         state = _below(tensors, f"{language}.invertible.")
-        block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
-        block.load_state_dict(state)
+        with torch.device("meta"):
+            block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
+        block.load_state_dict(state, assign=True)
     return LanguageAdapter(language, layers, block, info["about"])
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+    return {name[len(prefix) :]: value.float() for name, value in tensors.items() if name.startswith(prefix)}
