@@ -194,9 +194,7 @@ def _noun_phrase(orders: set[str], rng: np.random.Generator) -> list[str]:
     return phrase
 
 
-def tiny_encoder(
-    family: Family, layers: int = 2, width: int = 64, seed: int = 0
-) -> tuple[Encoder, PieceTokenizer]:
+def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0) -> tuple[Encoder, PieceTokenizer]:
     """A random BERT and a WordPiece tokenizer of syllables and letters; nothing is read or saved."""
     tokenizer = tiny_tokenizer(family)
     config = EncoderConfig(

@@ -4,10 +4,14 @@ New adapters, W_v and C start at values that hide mistakes (zero, the identity),
 drawn afresh here.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from family import FUNCTION_WORDS, MARKED, Family, family, tiny_encoder
 from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.batches import Batch
 from zgul.methods import MethodOptions
 from zgul.tagger import Tagger
 
@@ -70,6 +74,27 @@ def small_tagger(
             if name not in ("encoder", "bank"):
                 _randomise(part, generator)
     return tagger
+
+
+def small_batch(
+    tagger: Tagger, sentences: Sequence[Sentence], *, strategy: str | None = None, padding: int = 0, empty: int = 0
+) -> Batch:
+    """All sentences in one batch, with ``padding`` behind the longest and ``empty`` rows at the end."""
+    languages = tagger.language_table(
+        MADE.languages, strategy or ("rel" if "rel" in tagger.method.strategies else None)
+    )
+    labels = {label: n for n, label in enumerate(tagger.labels)}
+    encoded = tagger.pieces.encode(sentences, languages=languages, labels=labels)
+    length = int(encoded.lengths.max()) + 2 + padding
+    return encoded.batch(torch.tensor([*range(len(encoded)), *[-1] * empty]), length)
+
+
+def mixed_sentences() -> list[Sentence]:
+    """Sentences of several languages and lengths. The first changes its language with every word."""
+    sentences = [sentence for language in ("target", "s1") for sentence in MADE.sentences(language, 3)]
+    codes = [("s0", "target", "s2")[n % 3] for n in range(len(sentences[0]))]
+    sentences[0] = Sentence(sentences[0].words, sentences[0].tags, "target", codes)
+    return sentences
 
 
 @torch.no_grad()
