@@ -1,8 +1,8 @@
 """Entropy minimisation written straight from the paper's Algorithm 1: slow, one sentence, one token at a time.
 
-An oracle for tests (``from em_oracle import slow_em``). It takes nothing but weights from the model it checks: no batch,
-no product of several adapters at once, nothing cached, and T + 2 forward passes. Padding is computed only where it is
-asked for, as the authors' release does.
+An oracle for tests (``from em_oracle import slow_em``). It takes nothing but weights from the model: no batch, nothing
+cached, no product of several adapters at once, and T + 2 forward passes. Padding is computed only where it is asked
+for, as the authors' release does.
 """
 
 from __future__ import annotations

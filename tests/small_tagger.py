@@ -53,8 +53,12 @@ def small_tagger(
     features: bool = True,
     depth: int = 2,
     size: int | None = None,
+    scale: float = 0.4,
 ) -> Tagger:
-    """A tagger for the sources of ``MADE``; ``double`` for comparisons to the last digit."""
+    """A tagger for the sources of ``MADE``. ``double`` is for comparisons to the last digit.
+
+    ``scale`` is the standard deviation of random weights: large enough that a mistake anywhere shows.
+    """
     options = options or MethodOptions(dropout=0.0)
     tagger = Tagger.new(
         method,
@@ -72,7 +76,7 @@ def small_tagger(
         generator = torch.Generator().manual_seed(1)
         for name, part in tagger.model.named_children():
             if name not in ("encoder", "bank"):
-                _randomise(part, generator)
+                _randomise(part, generator, scale)
     return tagger
 
 
@@ -98,6 +102,6 @@ def mixed_sentences() -> list[Sentence]:
 
 
 @torch.no_grad()
-def _randomise(module: torch.nn.Module, generator: torch.Generator) -> None:
+def _randomise(module: torch.nn.Module, generator: torch.Generator, scale: float = 0.4) -> None:
     for weight in module.parameters():
-        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.4)
+        weight.copy_(torch.randn(weight.shape, generator=generator) * scale)

@@ -1,42 +1,39 @@
-"""Every weighting against loops over tokens and adapters; folding changes nothing."""
-
-from types import SimpleNamespace
+"""Every weighting against loops over tokens and adapters."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from zgul.adapters.bank import Inner
-from zgul.ensemble.lang2vec import LanguageVectors
-from zgul.ensemble.weighting import ZGUL, Folded, OneHot, Uniform
+from zgul.adapters.bank import AdapterOutputs
+from zgul.ensemble.weighting import ByLanguage, ZGULWeighting
+from zgul.methods.madx import RULED_OUT
 
 N, B, T, D, DEPTH = 3, 2, 4, 6, 2
 VIEWS = [("fusion", "lang2vec"), ("fusion",), ("lang2vec",)]
 
 
-@pytest.fixture(params=[2, 5], ids=["narrow", "wide"])
-def tensors(request: pytest.FixtureRequest) -> tuple[Tensor, Inner, Tensor]:
-    """Hidden states, adapters on either side of N r = 1.5 d, languages."""
+@pytest.fixture
+def outputs() -> AdapterOutputs:
     torch.manual_seed(0)
-    size = request.param
-    h, a = torch.randn(B, T, D, dtype=torch.float64), torch.randn(B, T, N, size, dtype=torch.float64)
-    up, bias = torch.randn(N, size, D, dtype=torch.float64), torch.randn(N, D, dtype=torch.float64)
-    return h, Inner(a, up, bias), torch.randint(5, (B, T))
+    shapes = (B, T, N, 5), (N, 5, D), (N, D)
+    return AdapterOutputs(*(torch.randn(*shape, dtype=torch.float64) for shape in shapes))
 
 
-def zgul(views: tuple[str, ...] = VIEWS[0], form: str = "bilinear", combine: str = "linear") -> ZGUL:
+def written_out(outputs: AdapterOutputs) -> Tensor:
+    """u_n of every adapter [N, B, T, D]."""
+    return torch.einsum("btnr,nrd->nbtd", outputs.a, outputs.up) + outputs.bias[:, None, None]
+
+
+def zgul(views: tuple[str, ...] = VIEWS[0], form: str = "bilinear", combine: str = "linear") -> ZGULWeighting:
     torch.manual_seed(1)
-    table = (torch.rand(N, 8) > 0.5).float()
-    made = LanguageVectors([f"l{n}" for n in range(N)], table, 5)
-    for extra in range(2):
-        made.add(f"t{extra}", torch.rand(8))
-    weighting = ZGUL(made, width=D, depth=DEPTH, views=views, form=form, combine=combine).double()
+    features = (torch.rand(N, 8) > 0.5).float()
+    weighting = ZGULWeighting(features, width=D, depth=DEPTH, views=views, form=form, combine=combine).double()
     for weight in weighting.parameters():
         torch.nn.init.normal_(weight, std=0.5)
     return weighting
 
 
-def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine: str) -> Tensor:
+def literal_mix(weighting: ZGULWeighting, layer: int, u: Tensor, weights: Tensor, combine: str) -> Tensor:
     """C [W_v Σ α_F,n u_n ; W_v Σ α_L,n u_n], token by token."""
     out = torch.empty(B, T, D, dtype=torch.float64)
     value = weighting.value[layer].weight
@@ -58,78 +55,54 @@ def literal_mix(weighting: ZGUL, layer: int, u: Tensor, weights: Tensor, combine
     return out
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["multiplied into the adapters", "applied to the tokens"])
+@torch.no_grad()
 @pytest.mark.parametrize("combine", ["linear", "max"])
 @pytest.mark.parametrize("views", VIEWS)
-def test_zgul_mixes_as_the_paper_writes_it(tensors, views, combine: str, training: bool) -> None:
-    _, inner, _ = tensors
-    u = torch.stack(inner.outputs)
-    weighting = zgul(views, combine=combine).requires_grad_(training)
+def test_zgul_mixes_as_the_paper_writes_it(outputs: AdapterOutputs, views: tuple[str, ...], combine: str) -> None:
+    weighting = zgul(views, combine=combine)
     weights = torch.randn(B, T, len(views), N, dtype=torch.float64).softmax(dim=-1)
     for layer in range(DEPTH):
-        expected = literal_mix(weighting, layer, u, weights, combine)
-        torch.testing.assert_close(weighting.mix(layer, inner, weights), expected, rtol=0, atol=1e-12)
+        expected = literal_mix(weighting, layer, written_out(outputs), weights, combine)
+        torch.testing.assert_close(weighting.mix(layer, outputs, weights), expected, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("form", ["bilinear", "additive"])
-def test_zgul_scores_come_from_its_two_parts(tensors, form: str) -> None:
-    h, inner, languages = tensors
-    weighting = zgul(form=form)
-    scores = weighting.scores(1, h, inner, weighting.by_language(languages, N))
-    assert scores.shape == (B, T, 2, N)
-    torch.testing.assert_close(scores[:, :, 0], weighting.fusion[1](h, inner))
-    table = weighting.lang2vec[1](weighting.vectors(), N)
-    for b in range(B):
-        for t in range(T):
-            assert torch.equal(scores[b, t, 1], table[languages[b, t]]), "each token by its own language"
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("views", VIEWS)
-@pytest.mark.parametrize("form", ["bilinear", "additive"])
-@pytest.mark.parametrize("safe", [1e6, 0.0], ids=["P_1 is inverted", "P_1 is not"])
-def test_folding_changes_nothing(tensors, views, form: str, safe: float, monkeypatch) -> None:
-    monkeypatch.setattr("zgul.ensemble.weighting.SAFE", {torch.float64: safe})
-    h, inner, languages = tensors
-    whole = zgul(views, form)
-    folded = Folded(whole)
-    bank = SimpleNamespace(up=inner.up.expand(DEPTH, -1, -1, -1), up_bias=inner.bias.expand(DEPTH, -1, -1))
-    folded.multiply(bank)
-    assert folded.wide == (inner.up.shape[1] == 5)
-    assert folded.turns(inner) == (folded.wide and safe > 0)
-    for layer in range(DEPTH):
-        scores = whole.scores(layer, h, inner, whole.by_language(languages, N))
-        weights = scores.softmax(dim=-1)
-        turned = folded.turn(layer, inner)
-        got = folded.scores(layer, h, turned, folded.by_language(languages, N)).softmax(dim=-1)
-        torch.testing.assert_close(got, weights, rtol=0, atol=1e-10)
-        torch.testing.assert_close(
-            folded.mix(layer, turned, weights), whole.mix(layer, inner, weights), rtol=0, atol=1e-10
-        )
+def test_zgul_scores_come_from_its_two_parts(outputs: AdapterOutputs, views: tuple[str, ...], form: str) -> None:
+    weighting = zgul(views, form)
+    h, table = torch.randn(B, T, D, dtype=torch.float64), torch.rand(5, 8, dtype=torch.float64)
+    by_language = weighting.by_language(table)
+    own = by_language[-1][torch.randint(5, (B, T))]  # [B, T, N]
+    scores = weighting.scores(1, h, outputs, own)
+    assert scores.shape == (B, T, len(views), N)
+    if "fusion" in views:
+        torch.testing.assert_close(scores[:, :, 0], weighting.fusion[1](h, outputs))
+    if "lang2vec" in views:
+        sources = weighting.vectors(weighting.vectors.bank_features)
+        torch.testing.assert_close(by_language[1], weighting.lang2vec[1](weighting.vectors(table), sources))
+        assert torch.equal(scores[:, :, -1], own), "each token by its own language"
+        assert by_language.shape == (DEPTH, 5, N)
+    else:
+        assert by_language.shape == (1, 5, N) and not by_language.any()
 
 
-def test_a_maximum_cannot_be_folded() -> None:
-    assert zgul().foldable and zgul(("fusion",), combine="max").foldable
-    assert not zgul(combine="max").foldable
-    with pytest.raises(ValueError, match="not linear"):
-        Folded(zgul(combine="max"))
-
-
-def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(tensors) -> None:
-    _, inner, _ = tensors
-    weighting = ZGUL(LanguageVectors(["a"], torch.ones(1, 2)), width=D, depth=1).double()
+@torch.no_grad()
+def test_a_new_zgul_starts_as_the_mean_of_its_two_mixes(outputs: AdapterOutputs) -> None:
+    weighting = ZGULWeighting(torch.ones(N, 2), width=D, depth=1).double()
     weights = torch.randn(B, T, 2, N, dtype=torch.float64).softmax(dim=-1)
-    expected = torch.einsum("nbtd,btn->btd", torch.stack(inner.outputs), weights.mean(dim=2))
-    torch.testing.assert_close(weighting.mix(0, inner, weights), expected)
+    expected = torch.einsum("nbtd,btn->btd", written_out(outputs), weights.mean(dim=2))
+    torch.testing.assert_close(weighting.mix(0, outputs, weights), expected)
 
 
-def test_one_hot_is_exactly_one_adapter(tensors) -> None:
-    h, inner, languages = tensors
-    choice = [2, 0, 1, 1, 2]
-    weighting = OneHot(choice)
-    weights = weighting.scores(0, h, inner, weighting.by_language(languages, N)).softmax(dim=-1)
-    mixed, u = weighting.mix(0, inner, weights), torch.stack(inner.outputs)
+def test_one_adapter_for_each_language_is_exactly_that_one(outputs: AdapterOutputs) -> None:
+    weighting, languages, choice = ByLanguage(), torch.randint(5, (B, T)), [2, 0, 1, 1, 2]
+    table = torch.full((5, N), RULED_OUT, dtype=torch.float64)
+    table[range(5), choice] = 0
+    by_language = weighting.by_language(table)
+    assert by_language.shape == (1, 5, N)
+    weights = weighting.scores(0, outputs.a, outputs, by_language[0][languages]).softmax(dim=-1)
+    mixed, u = weighting.mix(0, outputs, weights), written_out(outputs)
     for b in range(B):
         for t in range(T):
             chosen = choice[int(languages[b, t])]
@@ -137,21 +110,9 @@ def test_one_hot_is_exactly_one_adapter(tensors) -> None:
             torch.testing.assert_close(mixed[b, t], u[chosen, b, t], rtol=0, atol=1e-14)
 
 
-def test_uniform_is_the_mean(tensors) -> None:
-    h, inner, languages = tensors
-    weights = Uniform().scores(0, h, inner, Uniform().by_language(languages, N)).softmax(dim=-1)
+def test_equal_scores_are_the_mean(outputs: AdapterOutputs) -> None:
+    weighting = ByLanguage()
+    weights = weighting.scores(0, outputs.a, outputs, torch.zeros(B, T, N, dtype=torch.float64)).softmax(dim=-1)
     assert weights.shape == (B, T, 1, N)
-    torch.testing.assert_close(
-        Uniform().mix(0, inner, weights), torch.stack(inner.outputs).mean(dim=0), rtol=0, atol=1e-14
-    )
-
-
-def test_rounded_numbers_are_turned_only_where_errors_stay_small() -> None:
-    folded = Folded(zgul())
-    for dtype, expected in ((torch.float32, [True, True, False]), (torch.bfloat16, [True, False, False])):
-        inner = Inner(torch.zeros(1, 1, N, 2, dtype=dtype), torch.zeros(N, 2, D), torch.zeros(N, D))
-        found = []
-        for condition in (5.0, 50.0, 500.0):
-            folded.condition = condition
-            found.append(folded.turns(inner))
-        assert found == expected
+    mixed = weighting.mix(0, outputs, weights)
+    torch.testing.assert_close(mixed, written_out(outputs).mean(dim=0), rtol=0, atol=1e-14)
