@@ -77,6 +77,10 @@ def small_tagger(
         for name, part in tagger.model.named_children():
             if name not in ("encoder", "bank"):
                 _randomise(part, generator, scale)
+        with torch.no_grad():
+            for name, weight in tagger.model.encoder.named_parameters():
+                if name.endswith(".b"):  # low-rank updates start at nothing
+                    weight.copy_(torch.randn(weight.shape, generator=generator) * scale)
     return tagger
 
 

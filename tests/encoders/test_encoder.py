@@ -150,6 +150,7 @@ def test_low_rank_updates_start_as_nothing_train_only_themselves_and_merge(their
     assert not any(parameter.requires_grad for parameter in merged.parameters())
     assert {name for name, _ in merged.named_parameters()} == {name for name, _ in plain.named_parameters()}
     assert merged.words.weight is encoder.words.weight, "what has no update is shared"
+    assert torch.equal(encoder.without_updates()(ids, mask), plain(ids, mask))
 
 
 def test_dropout_reaches_attention_and_hidden_states(theirs: Any) -> None:

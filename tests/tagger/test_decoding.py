@@ -1,6 +1,8 @@
 """Decoding: the best sequence that IOB2 allows, against all sequences written out."""
 
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ from hypothesis import strategies as st
 
 from small_tagger import MADE, small_tagger
 from zgul.errors import ZgulError
-from zgul.methods.decode import Sequences, decoder
-from zgul.methods.tagger import Tagger, valid_iob2
+from zgul.tagger import load_tagger, save_tagger
+from zgul.tagger.decoding import Sequences, decoder, valid_iob2
 
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 POS = ["NOUN", "VERB", "X"]
@@ -66,23 +68,27 @@ def test_sentences_are_decoded_together_as_each_alone(sizes: list[int], seed: in
     assert all(allowed(tuple(next(names) for _ in range(size))) for size in sizes)
 
 
+def test_an_entity_that_continues_nothing_begins_one() -> None:
+    assert valid_iob2(["I-A", "I-A", "O", "I-B", "B-A", "I-B"]) == ["B-A", "I-A", "O", "B-B", "B-A", "B-B"]
+
+
 def test_an_unknown_decoding_is_refused() -> None:
     with pytest.raises(ZgulError, match="one of words, sequence, not 'crf'"):
         decoder("crf", LABELS)
 
 
-def test_a_tagger_decodes_as_it_is_told_and_keeps_it_when_saved(tmp_path) -> None:
+def test_a_tagger_decodes_as_it_is_told_and_keeps_it_when_saved(tmp_path: Path) -> None:
     tagger = small_tagger("sft-m", task="ner", labels=LABELS)
     sentences = MADE.sentences("s0", 40)
     words = tagger.predict(sentences)
-    tagger.decode = "sequence"
+    tagger = replace(tagger, decode="sequence")
     found = tagger.predict(sentences)
     assert all(allowed(tuple(prediction.tags)) for prediction in found)
     assert [p.tags for p in found] != [p.tags for p in words], "the random model says impossible things"
     for prediction in found:
         assert prediction.tags == valid_iob2(prediction.tags)
         assert len(prediction.probabilities) == len(prediction.tags)
-    tagger.save_pretrained(tmp_path / "t", encoder=True)
-    again = Tagger.from_pretrained(tmp_path / "t")
+    save_tagger(tagger, tmp_path / "t", encoder=True)
+    again = load_tagger(tmp_path / "t")
     assert again.decode == "sequence"
     assert [p.tags for p in again.predict(sentences)] == [p.tags for p in found]

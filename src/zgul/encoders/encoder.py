@@ -215,9 +215,15 @@ class Encoder(nn.Module):
                 setattr(layer, name, LowRankLinear(matrix, rank).to(matrix.weight.device))
 
     def merged(self) -> Encoder:
-        """A copy without low-rank updates. It shares all other weights with this encoder."""
-        updated = [module for module in self.modules() if isinstance(module, LowRankLinear)]
-        return shared_copy(self, {module: module.merged() for module in updated})
+        """A copy whose matrices contain the low-rank updates. It shares all other weights with this encoder."""
+        return shared_copy(self, {module: module.merged() for module in self._updated()})
+
+    def without_updates(self) -> Encoder:
+        """The encoder before low-rank updates. It shares its weights with this one."""
+        return shared_copy(self, {module: module.base for module in self._updated()})
+
+    def _updated(self) -> list[LowRankLinear]:
+        return [module for module in self.modules() if isinstance(module, LowRankLinear)]
 
 
 def masked_attention(mask: Tensor | None) -> Attend:

@@ -25,12 +25,14 @@ from zgul import __version__, encoders
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.shipped import shipped_adapters
 from zgul.adapters.storage import checksum, load_adapters, save_adapters
+from zgul.devices import moved_copy
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.ensemble.weighting import ZGULWeighting
 from zgul.errors import ZgulError
 from zgul.methods import MethodOptions
+from zgul.tagger.decoding import DECODINGS
 from zgul.tagger.tagger import UNNAMED, Tagger
 from zgul.tensors import load_tensors, read_json, save_tensors, write_json
 
@@ -81,7 +83,8 @@ def save_tagger(
     if bank and adapters:
         save_adapters(folder / BANK, adapters)
     if encoder:
-        encoders.save(tagger.model.encoder, tagger.pieces.tokenizer, folder / ENCODER)
+        # low-rank updates are among what was trained
+        encoders.save(tagger.model.encoder.without_updates(), tagger.pieces.tokenizer, folder / ENCODER)
     place = NONE if not adapters else INSIDE if bank else SHIPPED
     write_json(folder / CONFIG, _config(tagger, place, merged, encoder))
 
@@ -89,7 +92,10 @@ def save_tagger(
 def load_tagger(
     folder: Path | str, *, encoder: tuple[Encoder, PieceTokenizer] | str | None = None, device: str = "cpu"
 ) -> Tagger:
-    """Load a folder written by `save_tagger`. ``encoder`` replaces the one that the folder names."""
+    """Load a folder written by `save_tagger`.
+
+    ``encoder`` replaces the one that the folder names. It stays as it is, and what is not trained is shared with it.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise ZgulError(f"{folder}: no such folder. A tagger is a folder with {CONFIG} and {MODEL}.")
@@ -197,8 +203,13 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
         _check(vector, list, f"features.{code}", folder)
         for value in vector:
             _check(value, float, f"one of features.{code}", folder)
-    if config["bank"] not in (INSIDE, SHIPPED, NONE):
-        raise ZgulError(f"{folder}/{CONFIG} is damaged: bank is {config['bank']!r}, not inside, shipped or none")
+    sizes = {len(vector) for vector in config["features"].values()}
+    if len(sizes) > 1 or 0 in sizes or not all(np.isfinite(vector).all() for vector in config["features"].values()):
+        raise ZgulError(f"{folder}/{CONFIG} is damaged: features are not finite numbers, as many for each language")
+    for key, choices in {"bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
+        if config[key] not in choices:
+            known = ", ".join(choices)
+            raise ZgulError(f"{folder}/{CONFIG} is damaged: {key} is {config[key]!r}, not one of {known}")
 
 
 def _check(value: object, kind: type, key: str, folder: Path) -> None:
@@ -213,7 +224,8 @@ def _options(kind: type[Any], values: object, key: str, folder: Path) -> Any:
     try:
         return kind.from_dict(values)
     except ZgulError as error:
-        raise ZgulError(f"{folder}/{CONFIG}, {key}: {error} Use the version of zgul that it was made with.") from error
+        reason = str(error).rstrip(".")
+        raise ZgulError(f"{folder}/{CONFIG}, {key}: {reason}. Use the zgul version it was made with.") from error
 
 
 def _encoder(
@@ -230,7 +242,7 @@ def _encoder(
         name = given or name
         loaded = encoders.load(folder / ENCODER if name == ENCODER else name)
     else:
-        loaded = given
+        loaded = moved_copy(given[0], given[0].words.weight.device), given[1]
     body = loaded[0]
     if (body.width, body.depth) != (info["width"], info["depth"]):
         raise ZgulError(
@@ -255,9 +267,8 @@ def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter
     return adapters
 
 
-@torch.no_grad()
 def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: Path) -> None:
-    """Copy the saved weights into the model. Every trained one must be there, and no other."""
+    """Give the model the saved weights. Every trained one must be there, and none that it does not have."""
     own = dict(tagger.model.named_parameters())
     expected = {name: own[name] for name in tagger.trained_names}
     state = _unmerge(state, expected) if merged else state
@@ -278,4 +289,4 @@ def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: 
             raise ZgulError(
                 f"{folder}/{MODEL}: {name} has shape {list(value.shape)}, this model needs {list(own[name].shape)}"
             )
-        own[name].copy_(value)
+        own[name].data = value.to(own[name], copy=True)  # not in place: a given encoder belongs to others, too
