@@ -158,11 +158,12 @@ class Tagger:
             own = em or self.em_for(next(_languages(sentence), ""), strategy)
             groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
         predictions: dict[int, Prediction] = {}
-        for config, indices in groups.items():
-            group = [sentences[index] for index in indices]
-            run = self._infer_plain if plain else self.engine
-            found = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
-            predictions |= dict(zip(indices, found, strict=True))
+        with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
+            for config, indices in groups.items():
+                group = [sentences[index] for index in indices]
+                run = self._infer_plain if plain else self.engine
+                found = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
+                predictions |= dict(zip(indices, found, strict=True))
         return [predictions[index] for index in range(len(sentences))]
 
     def _infer_plain(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
