@@ -15,6 +15,7 @@ import copy
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,14 +192,16 @@ def train_masked_lm(
     started, history = time.monotonic(), []
     running, counted = torch.zeros((), device=device), 0
     every = max(1, min(100, config.steps // 10))
-    for step in range(config.steps):
-        optimiser.set_lr(config.lr * _schedule(step, config))
-        rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
-        ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
-        order, share = _mixture(rng, len(held), len(ids), config.mix)
-        running += step_of(ids=ids, order=order.to(device), share=share.to(device))
-        counted += 1
-        if (step + 1) % every == 0 or step + 1 == config.steps:
+    with closing(optimiser):  # also after an error: an encoder may be shared with others
+        for step in range(config.steps):
+            optimiser.set_lr(config.lr * _schedule(step, config))
+            rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
+            ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
+            order, share = _mixture(rng, len(held), len(ids), config.mix)
+            running += step_of(ids=ids, order=order.to(device), share=share.to(device))
+            counted += 1
+            if (step + 1) % every and step + 1 < config.steps:
+                continue
             loss = float(running / counted)
             running, counted = torch.zeros((), device=device), 0
             if not math.isfinite(loss):
@@ -206,7 +209,6 @@ def train_masked_lm(
             seconds = time.monotonic() - started
             history.append({"step": step + 1, "loss": loss, "seconds": seconds, "tokens": (step + 1) * ids.numel()})
             report(Status(stage, step + 1, config.steps, {"loss": loss}))
-    optimiser.close()
     model.eval()
     return history
 

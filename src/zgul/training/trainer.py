@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ class Trainer:
         with (
             ThreadPoolExecutor(1) as background,
             deferred_interrupt(self.checkpoint is not None) as interrupt,
+            closing(self.optimiser),  # also after an error: an encoder may be shared with others
         ):
             prepared = background.submit(self._epoch, self.progress.epoch)
             while self.progress.epoch < self.config.rounds and not self._stale():
@@ -116,9 +118,8 @@ class Trainer:
                 if not self._train_epoch(epoch, report, interrupt):
                     break
                 self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
-        if self.config.select == "best" and self.best:
-            self.optimiser.load(self.best)
-        self.optimiser.close()
+            if self.config.select == "best" and self.best:
+                self.optimiser.load(self.best)
         self.tagger.model.eval()
         return self.progress.history
 
@@ -244,8 +245,8 @@ class Trainer:
     @cached_property
     def _fingerprint(self) -> str:
         """What must be the same for a checkpoint to be continued: the configuration and the sentences themselves."""
-        told = json.dumps([self.config.to_dict() | dict.fromkeys(FREE, ""), self.tagger.labels], sort_keys=True)
-        digest = hashlib.sha256(told.encode())
+        settings = json.dumps([self.config.to_dict() | dict.fromkeys(FREE, ""), self.tagger.labels], sort_keys=True)
+        digest = hashlib.sha256(settings.encode())
         for sentences in (self.data.train, self.data.dev):
             for sentence in sentences:
                 parts = (sentence.words, sentence.tags, sentence.language, sentence.word_languages)

@@ -1,0 +1,154 @@
+"""AdamW with clipping: torch's own in float32, and close to it with bfloat16 weights."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from small_tagger import MADE, small_batch, small_tagger
+from zgul.methods import METHODS, MethodOptions
+from zgul.methods.model import Model
+from zgul.training.optimiser import Optimiser
+from zgul.training.stepper import Stepper, tagging_loss
+
+LANGUAGES = {"weighting.vectors.": 0.1, "weighting.lang2vec.": 0.1}
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def steps(model: Model, optimiser: Optimiser, count: int, method: str = "zgul") -> list[float]:
+    batch = small_batch(small_tagger(method), [s for source in MADE.sources for s in MADE.sentences(source, 3)])
+    stepper = Stepper(model, optimiser, torch.ones(3, 9, dtype=torch.bool), micro=100)
+    return [float(stepper.step(batch)) for _ in range(count)]
+
+
+# --- float32
+
+
+def test_it_is_torchs_adamw_with_clipping_and_shares_of_the_rate() -> None:
+    ours, theirs = small_tagger().model, small_tagger().model
+    optimiser = Optimiser(ours, lr=1e-2, weight_decay=0.1, clip=0.5, shares=LANGUAGES)
+    named = [(name, value) for name, value in theirs.named_parameters() if value.requires_grad]
+    slow = [value for name, value in named if name.startswith(tuple(LANGUAGES))]
+    quick = [value for name, value in named if not name.startswith(tuple(LANGUAGES))]
+    adamw = torch.optim.AdamW([{"params": quick}, {"params": slow, "lr": 1e-3}], lr=1e-2, weight_decay=0.1)
+    batch = small_batch(small_tagger(), MADE.sentences("s1", 4))
+    for _ in range(3):
+        for model in (ours, theirs):
+            model.zero_grad()
+            tagging_loss(model, batch, torch.ones(1, 9, dtype=torch.bool)).backward()
+        optimiser.step()
+        nn.utils.clip_grad_norm_([value for _, value in named], 0.5)
+        adamw.step()
+    for name, value in weights(ours).items():
+        torch.testing.assert_close(value, theirs.get_parameter(name), rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_gradients_are_clipped_together() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    optimiser = Optimiser(model, lr=0.1, clip=1e-3)
+    (1e3 * model(torch.ones(5, 3))).square().sum().backward()
+    optimiser.step()
+    norm = torch.stack([value.grad.square().sum() for value in model.parameters()]).sum().sqrt()
+    assert float(norm) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_the_rate_can_be_set_and_keeps_its_shares() -> None:
+    optimiser = Optimiser(small_tagger().model, lr=1e-2, shares=dict.fromkeys(LANGUAGES, 0.1))
+    optimiser.set_lr(5e-3)
+    assert [group["lr"] for group in optimiser.adamw.param_groups] == pytest.approx([5e-3, 5e-4])
+    assert len(Optimiser(small_tagger("sft-m").model, lr=1.0, shares=LANGUAGES).adamw.param_groups) == 1
+
+
+def test_a_share_of_nothing_leaves_lang2vec_as_it_is() -> None:
+    model = small_tagger().model
+    before = weights(model)
+    steps(model, Optimiser(model, lr=1e-2, shares=dict.fromkeys(LANGUAGES, 0.0)), 1)
+    for name, value in model.named_parameters():
+        if name.startswith(tuple(LANGUAGES)):
+            assert torch.equal(before[name], value), name
+    assert not torch.equal(before["head.weight"], model.head.weight)
+
+
+def test_float32_weights_are_the_models_own() -> None:
+    model = small_tagger().model
+    optimiser = Optimiser(model, lr=1e-2, precision="auto")  # a CPU computes in float32 unless told otherwise
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    assert all(value is model.get_parameter(name) for name, value in optimiser.weights.items())
+    optimiser.load({"head.bias": torch.ones(9)})
+    assert (model.head.bias == 1).all()
+
+
+# --- bfloat16
+
+
+def test_bfloat16_weights_and_buffers_while_training_and_float32_after_it() -> None:
+    model = small_tagger().model
+    before = weights(model)
+    features = model.weighting.vectors.bank_features.clone()
+    optimiser = Optimiser(model, lr=1e-2, precision="bfloat16")
+    assert {value.dtype for value in model.parameters()} == {torch.bfloat16}
+    assert {value.dtype for value in model.buffers() if value.is_floating_point()} == {torch.bfloat16}
+    assert {value.dtype for value in optimiser.weights.values()} == {torch.float32}
+    assert all(torch.equal(value, before[name]) for name, value in optimiser.weights.items())
+    steps(model, optimiser, 2)
+    trained = {name: value.clone() for name, value in optimiser.weights.items()}
+    optimiser.close()
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    assert torch.equal(model.weighting.vectors.bank_features, features)
+    for name, value in model.named_parameters():
+        if name in trained:
+            assert torch.equal(value, trained[name]), "the float32 copy, not its rounding"
+        else:
+            assert torch.equal(value, before[name]), "what is frozen comes back exactly"
+    assert not torch.equal(model.head.weight, before["head.weight"])
+
+
+@pytest.mark.parametrize("options", [{}, {"invertible": "mixed"}, {"encoder_rank": 2}, {"l_scores": "additive"}])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("madx", "sft-en")])
+def test_bfloat16_is_close_to_float32(method: str, options: dict[str, object]) -> None:
+    """Every method can be trained so: this is the default on a GPU."""
+    exact = small_tagger(method, options=MethodOptions(dropout=0.0, **options), scale=0.1).model
+    rough = copy.deepcopy(exact)
+    losses = steps(exact, Optimiser(exact, lr=1e-3), 4, method)
+    optimiser = Optimiser(rough, lr=1e-3, precision="bfloat16")
+    found = steps(rough, optimiser, 4, method)
+    optimiser.close()
+    assert losses[-1] < losses[0] and found == pytest.approx(losses, rel=0.02)
+    apart = [float((value - weights(rough)[name]).abs().max()) for name, value in weights(exact).items()]
+    assert 0 < max(apart) <= 8e-3, "four steps of Adam move a weight by at most 4e-3"
+
+
+def test_updates_too_small_for_bfloat16_add_up() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimiser = Optimiser(model, lr=1e-4, precision="bfloat16")
+    for _ in range(10):
+        model.zero_grad()
+        model(torch.ones(1, 1, dtype=torch.bfloat16)).sum().backward()
+        optimiser.step()
+    assert model.weight == 1, "bfloat16 cannot tell 0.999 from 1"
+    optimiser.close()
+    assert model.weight.item() == pytest.approx(0.999, abs=1e-5)
+
+
+def test_loaded_weights_reach_the_bfloat16_model() -> None:
+    model = small_tagger().model
+    optimiser = Optimiser(model, lr=1e-2, precision="bfloat16")
+    optimiser.load({"head.bias": torch.full((9,), 1 / 3)})
+    assert torch.equal(model.head.bias, torch.full((9,), 1 / 3).bfloat16())
+    optimiser.close()
+    assert torch.equal(model.head.bias, torch.full((9,), 1 / 3))
+
+
+def test_parameters_without_a_gradient_stay() -> None:
+    for precision in ("float32", "bfloat16"):
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        optimiser = Optimiser(model, lr=0.1, precision=precision)
+        before = weights(model)["1.weight"]
+        model[0](torch.ones(1, 3, dtype=model[0].weight.dtype)).sum().backward()
+        optimiser.step()
+        assert torch.equal(model[1].weight, before)
