@@ -57,7 +57,7 @@ class Declared:
     def allowed(self) -> str:
         """The limits in words."""
         limits = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return " and ".join(f"{words} {limit:g}" for words, limit in limits.items() if limit is not None) or "finite"
+        return " and ".join(f"{words} {limit}" for words, limit in limits.items() if limit is not None) or "finite"
 
 
 def option(default: Any, help: str, **limits: Any) -> Any:
@@ -99,7 +99,7 @@ class Options:
 
         Unknown names raise an error that suggests the nearest known one. Text is converted to the option's type.
         """
-        defaults = _defaults(cls)
+        defaults, declared = _defaults(cls), {name: declaration for name, declaration, _ in cls.declared()}
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             if name not in defaults:
@@ -115,6 +115,7 @@ class Options:
                     raise ZgulError(f"{prefix}{name} is a group of options, such as {prefix}{name}.{first}")
             else:
                 chosen[name] = _convert(default, value, prefix + name)
+                declared[name].check(prefix + name, chosen[name])
         return cls(**chosen)
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from zgul.errors import ZgulError
-from zgul.methods.base import MethodOptions
+from zgul.methods import MethodOptions
+from zgul.options import read_yaml
 from zgul.training.config import NoiseConfig, TrainingConfig
 
 
@@ -20,8 +20,8 @@ def test_a_configuration_survives_yaml(tmp_path: Path) -> None:
         options=MethodOptions(combine="max"),
     )
     path = tmp_path / "train.yaml"
-    path.write_text(yaml.safe_dump({k: list(v) if isinstance(v, tuple) else v for k, v in config.to_dict().items()}))
-    assert TrainingConfig.from_dict(TrainingConfig.from_yaml(path)) == config
+    config.save(path)
+    assert TrainingConfig.from_dict(read_yaml(path)) == config
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epoch": 3}, "the configuration has no option 'epoch'; did you mean 'epochs'"),
-        ({"zzz": 3}, "no option 'zzz'; known are: method"),
-        ({"noise": {"word": 0.1}}, "noise has no option 'word'; did you mean 'words'"),
+        ({"epoch": 3}, r"There is no option 'epoch'\. Did you mean 'epochs'"),
+        ({"zzz": 3}, r"There is no option 'zzz'\. Known options: method"),
+        ({"noise": {"word": 0.1}}, r"There is no option 'noise.word'\. Did you mean 'noise.words'"),
         ({"noise": 0.1}, "noise is a group of options, such as noise.sentences"),
         ({"epochs": 2.5}, "epochs must be a whole number, not 2.5"),
         ({"epochs": True}, "epochs must be a whole number, not True"),
@@ -57,10 +57,10 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
         ({"tensorboard": "yes"}, "tensorboard must be true or false"),
         ({"method": 3}, "method must be text"),
         ({"sources": 3}, "sources must be a list"),
-        ({"task": "lemma"}, "task is pos or ner"),
-        ({"select": "first"}, "select is best or last"),
+        ({"task": "lemma"}, "task is one of pos, ner"),
+        ({"select": "first"}, "select is one of best, last"),
         ({"precision": "int8"}, "precision is one of auto, float32, bfloat16"),
-        ({"em_by": "guess"}, "em_by is source, loso or target"),
+        ({"em_by": "guess"}, "em_by is one of source, loso, target"),
         ({"batch_size": 0}, "^batch_size must be at least 1, not 0"),
         ({"accumulate": 0}, "^accumulate must be at least 1"),
         ({"max_pieces": 2}, "^max_pieces must be at least 3"),
@@ -78,12 +78,12 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
         ({"clip": -1}, "^clip must be above 0, not -1"),
         ({"clip": 0}, "^clip must be above 0"),
         ({"clip": "nan"}, "^clip must be above 0"),
-        ({"seed": -1}, "^seed must be between 0 and 4294967295, not -1"),
-        ({"seed": 2**32}, "^seed must be between 0 and 4294967295"),
-        ({"warmup": 1.5}, "^warmup must be between 0 and 1, not 1.5"),
-        ({"noise": {"sentences": -0.1}}, "^noise.sentences must be between 0 and 1, not -0.1"),
-        ({"noise": {"words": 2}}, "^noise.words must be between 0 and 1"),
-        ({"noise": {"words": "nan"}}, "^noise.words must be between 0 and 1"),
+        ({"seed": -1}, "^seed must be at least 0 and below 4294967296, not -1"),
+        ({"seed": 2**32}, "^seed must be at least 0 and below"),
+        ({"warmup": 1.5}, "^warmup must be at least 0 and at most 1, not 1.5"),
+        ({"noise": {"sentences": -0.1}}, "^noise.sentences must be at least 0 and at most 1, not -0.1"),
+        ({"noise": {"words": 2}}, "^noise.words must be at least 0 and at most 1"),
+        ({"noise": {"words": "nan"}}, "^noise.words must be at least 0 and at most 1"),
         ({"noise": {"edits": 0}}, "^noise.edits must be at least 1"),
         ({"options": {"reduction": 0}}, "^options.reduction must be above 0, not 0.0"),
         ({"options": {"reduction": float("inf")}}, "^options.reduction must be above 0"),
@@ -98,20 +98,6 @@ def test_values_take_the_declared_type(given: dict, name: str, value: object) ->
 def test_what_is_wrong_is_named(given: dict, message: str) -> None:
     with pytest.raises(ZgulError, match=message):
         TrainingConfig.from_dict(given)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [("a: [", "is not valid YAML"), ("- a", "must hold a mapping"), (b"\xff\xfe\xfa", "YAML")]
-)
-def test_files_that_are_no_configuration(tmp_path: Path, content: str | bytes, message: str) -> None:
-    path = tmp_path / "train.yaml"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ZgulError, match=message):
-        TrainingConfig.from_yaml(path)
-    with pytest.raises(ZgulError, match="no such file"):
-        TrainingConfig.from_yaml(tmp_path / "none.yaml")
-    with pytest.raises(ZgulError, match="a YAML file with options is needed"):
-        TrainingConfig.from_yaml(tmp_path)
 
 
 def test_the_papers_epochs() -> None:
