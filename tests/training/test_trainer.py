@@ -2,24 +2,30 @@
 
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from small_tagger import MADE, small_tagger
+from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
-from zgul.methods.tagger import Tagger
+from zgul.methods import MethodOptions
+from zgul.progress import Status
+from zgul.tagger import Tagger
 from zgul.training.config import NoiseConfig, TrainingConfig
-from zgul.training.data import LabelledData, labelled_data
-from zgul.training.loop import Trainer, seed_everything
+from zgul.training.labelled_data import LabelledData, labelled_data
+from zgul.training.optimiser import Optimiser
 from zgul.training.stepper import Stepper
+from zgul.training.trainer import Trainer, seed_everything
 
 
-def config_of(**more) -> TrainingConfig:
-    values = {
+def config_of(**more: Any) -> TrainingConfig:
+    values: dict[str, Any] = {
         "sources": tuple(MADE.sources),
         "epochs": 3,
         "batch_size": 8,
@@ -36,13 +42,19 @@ def data_of(config: TrainingConfig, dev: bool = True) -> LabelledData:
     return labelled_data(train, held, config)
 
 
-def trainer_of(folder: Path | None = None, method: str = "zgul", dev: bool = True, **more) -> Trainer:
+def trainer_of(folder: Path | None = None, method: str = "zgul", dev: bool = True, **more: Any) -> Trainer:
+    """A run with dropout, so that the random state matters."""
     config = config_of(method=method, **more)
     seed_everything(config.seed)
     data = data_of(config, dev)
-    tagger = small_tagger(method, labels=data.labels, random=False)
-    tagger.model.dropout.p = 0.1  # so that the random state matters
-    return Trainer(tagger, data, config, folder)
+    options = MethodOptions(dropout=0.1)
+    return Trainer(small_tagger(method, labels=data.labels, random=False, options=options), data, config, folder)
+
+
+def resumed(trainer: Trainer) -> list[dict[str, Any]]:
+    """Go on from the checkpoint."""
+    assert trainer.resume()
+    return trainer.run()
 
 
 def weights(tagger: Tagger) -> dict[str, torch.Tensor]:
@@ -54,35 +66,63 @@ def assert_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]
         assert torch.equal(value, second[name]), name
 
 
-def test_an_epoch_holds_every_sentence_once_in_batches_of_mixed_languages() -> None:
-    trainer = trainer_of()
-    corpus = trainer._epoch(0)
-    for epoch in range(3):
-        batches = list(trainer._order(corpus, epoch))
-        rows = torch.cat([rows for rows, _ in batches])
-        assert sorted(rows[rows >= 0].tolist()) == list(range(90))
-        assert len(batches) == trainer.steps_per_epoch == 6
-        mixed = [len(set(corpus.corpus[rows[rows >= 0]].tolist())) for rows, _ in batches]
-        assert np.mean(mixed) > 2
-        for rows, length in batches:
-            assert length % 16 == 0 and length >= int(corpus.lengths[rows[rows >= 0]].max()) + 2
-    orders = [[rows.tolist() for rows, _ in trainer._order(corpus, epoch)] for epoch in (0, 0, 1)]
-    assert orders[0] == orders[1] != orders[2]
+# --- batches and rates
 
 
-def test_which_sentences_meet_in_a_batch_and_when_is_drawn_afresh(monkeypatch) -> None:
-    monkeypatch.setattr("zgul.training.loop.POOL", 2)
+def batches_of(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[list[Batch]]:
+    """The batches of each epoch. Nothing is learnt."""
+    seen: list[Batch] = []
+
+    def step(self: Stepper, batch: Batch) -> torch.Tensor:
+        seen.append(batch)
+        return torch.zeros(())
+
+    monkeypatch.setattr(Stepper, "step", step)
+    trainer.run()
+    return [seen[at : at + trainer.steps_per_epoch] for at in range(0, len(seen), trainer.steps_per_epoch)]
+
+
+def test_an_epoch_holds_every_sentence_once_in_batches_of_mixed_languages(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of()
-    corpus = trainer._epoch(0)
-    orders = [[rows.tolist() for rows, _ in trainer._order(corpus, epoch)] for epoch in range(3)]
-    together = [{frozenset(rows) for rows in order} for order in orders]
-    assert not together[0] & together[1] and not together[1] & together[2], "other sentences meet"
+    epochs = batches_of(trainer, monkeypatch)
+    assert len(epochs) == 3 and trainer.steps_per_epoch == 6 and trainer.total_steps == 18
+    for batches in epochs:
+        rows = torch.cat([batch.rows for batch in batches])
+        assert sorted(rows.tolist()) == list(range(90))
+        assert np.mean([len(set(batch.corpora.tolist())) for batch in batches]) > 2
+        for batch in batches:
+            length = batch.input_ids.shape[1]
+            assert length % 16 == 0 and length - 16 < int(batch.mask.sum(dim=1).max()) <= length
+    orders = [[batch.rows.tolist() for batch in batches] for batches in epochs]
+    again = [[batch.rows.tolist() for batch in batches] for batches in batches_of(trainer_of(), monkeypatch)]
+    assert orders == again and orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("pool", [2, 50])
+def test_which_sentences_meet_in_a_batch_and_when_is_drawn_afresh(monkeypatch: pytest.MonkeyPatch, pool: int) -> None:
+    monkeypatch.setattr("zgul.training.trainer.POOL", pool)
+    epochs = batches_of(trainer_of(), monkeypatch)
+    if pool == 2:
+        together = [{frozenset(batch.rows.tolist()) for batch in batches} for batches in epochs]
+        assert not together[0] & together[1] and not together[1] & together[2], "other sentences meet"
     # within a pool batches are sorted by length; their order must not follow it
-    lengths = [[int(corpus.lengths[rows].max()) for rows in order] for order in orders]
-    assert all(found != sorted(found) for found in lengths)
-    monkeypatch.setattr("zgul.training.loop.POOL", 50)  # all in one pool: sorted by length, were it not for the draw
-    lengths = [[int(corpus.lengths[rows].max()) for rows, _ in trainer._order(corpus, epoch)] for epoch in range(3)]
-    assert all(found != sorted(found) for found in lengths) and lengths[0] != lengths[1] != lengths[2]
+    lengths = [[int(batch.mask.sum(dim=1).max()) for batch in batches] for batches in epochs]
+    assert all(order != sorted(order) for order in lengths) and lengths[0] != lengths[1] != lengths[2]
+
+
+def test_the_learning_rate_warms_up_and_decays_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    monkeypatch.setattr(Optimiser, "set_lr", lambda self, lr: rates.append(lr))
+    trainer = trainer_of(epochs=10, warmup=0.1)
+    batches_of(trainer, monkeypatch)
+    warm = trainer.total_steps // 10
+    assert len(rates) == 60 and rates[0] == pytest.approx(1e-2 / warm) and max(rates) == pytest.approx(1e-2)
+    assert all(a < b for a, b in itertools.pairwise(rates[:warm]))
+    assert all(a > b for a, b in itertools.pairwise(rates[warm:]))
+    assert 0 < rates[-1] < 1e-2 / 50
+    rates.clear()
+    batches_of(trainer_of(warmup=0.0), monkeypatch)
+    assert rates[0] == 1e-2
 
 
 def test_weight_decay_pulls_towards_zero() -> None:
@@ -95,15 +135,7 @@ def test_weight_decay_pulls_towards_zero() -> None:
     assert norms[1] < 0.95 * norms[0]
 
 
-def test_the_learning_rate_warms_up_and_decays_to_nothing() -> None:
-    trainer = trainer_of(epochs=10, warmup=0.1)
-    rates = [trainer._lr(step) for step in range(trainer.total_steps + 1)]
-    warm = trainer.total_steps // 10
-    assert rates[0] == pytest.approx(1e-2 / warm) and max(rates) == pytest.approx(1e-2)
-    assert all(a < b for a, b in itertools.pairwise(rates[:warm]))
-    assert all(a > b for a, b in itertools.pairwise(rates[warm:]))
-    assert rates[-1] == 0.0
-    assert trainer_of(warmup=0.0)._lr(0) == 1e-2
+# --- learning
 
 
 def test_training_learns_and_the_same_seed_gives_the_same_weights() -> None:
@@ -117,6 +149,29 @@ def test_training_learns_and_the_same_seed_gives_the_same_weights() -> None:
     assert trainer_of(seed=1).run() != history
 
 
+def test_progress_is_reported() -> None:
+    heard: list[Status] = []
+    history = trainer_of(epochs=1).run(heard.append)
+    training = [status for status in heard if status.stage == "training"]
+    assert [status.done for status in training] == list(range(1, 7)) and {status.total for status in training} == {6}
+    assert all("loss" in status.figures for status in training)
+    assert training[-1].figures["dev F1"] == training[-1].figures["best"] == history[0]["dev_f1"]
+    dev = [status for status in heard if status.stage == "dev sets"]
+    assert dev[-1].done == dev[-1].total == 30
+
+
+def test_a_head_start_is_kept() -> None:
+    """What the model holds before training is where training starts."""
+    trainer = trainer_of(epochs=1, lr=0.0)
+    trainer.tagger.model.start_head_at(trainer.data.label_shares())
+    before = weights(trainer.tagger)
+    loss = trainer.run()[0]["loss"]
+    assert_equal(before, weights(trainer.tagger))
+    shares = trainer.data.label_shares()
+    entropy = float(-(shares * shares.clamp(min=1e-9).log()).sum())
+    assert loss == pytest.approx(entropy, rel=0.1), "a new head's weights are small: it knows the shares alone"
+
+
 def test_dev_f1_is_that_of_the_taggers_own_predictions() -> None:
     trainer = trainer_of(epochs=1)
     trainer.run()
@@ -124,12 +179,15 @@ def test_dev_f1_is_that_of_the_taggers_own_predictions() -> None:
     assert trainer.dev_scores().f1 == pytest.approx(scores(trainer.gold, predicted).f1)
 
 
+# --- memory
+
+
 def full_above(limit: int, model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """While evaluating, batches of more tokens than ``limit`` do not fit into memory; gives the sizes tried."""
+    """While evaluating, batches of more tokens than ``limit`` do not fit into memory. Gives the sizes tried."""
     tried: list[int] = []
     real = model.forward
 
-    def forward(batch, **more):
+    def forward(batch: Batch, **more: Any) -> torch.Tensor:
         if not model.training:
             tried.append(batch.input_ids.numel())
             if tried[-1] > limit:
@@ -140,42 +198,50 @@ def full_above(limit: int, model: torch.nn.Module, monkeypatch: pytest.MonkeyPat
     return tried
 
 
-def test_an_evaluation_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch) -> None:
+def test_an_evaluation_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trainer_of().run()
     trainer = trainer_of()
     trainer.dev_tokens = 1024
     tried = full_above(256, trainer.tagger.model, monkeypatch)
-    with pytest.warns(ZgulWarning, match="out of memory: going on with 256 tokens at a time"):
+    with pytest.warns(ZgulWarning) as said:
         assert trainer.run() == whole
+    assert str(said[-1].message) == "out of memory: going on with 256 tokens at a time"
     assert sum(tokens > 256 for tokens in tried) == 2, "later evaluations start with what fits"
 
 
-def test_memory_too_small_to_evaluate_loses_no_step(tmp_path, monkeypatch) -> None:
+def test_memory_too_small_to_evaluate_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(tmp_path)
     full_above(0, trainer.tagger.model, monkeypatch)
     with (
         pytest.warns(ZgulWarning),
-        pytest.raises(ZgulError, match="out of memory even with one sentence at a time; use a device with more memory"),
+        pytest.raises(
+            ZgulError, match="out of memory even with one of the tokens at a time; use a device with more memory"
+        ),
     ):
         trainer.run()
     whole = trainer_of()
     history = whole.run()
-    resumed, steps, real = trainer_of(tmp_path), itertools.count(), Stepper.step
+    again, steps, real = trainer_of(tmp_path), itertools.count(), Stepper.step
     monkeypatch.setattr(Stepper, "step", lambda self, b: (next(steps), real(self, b))[1])
-    assert resumed.run(resume=True) == history, "the evaluation is made up for"
+    assert resumed(again) == history, "the evaluation is made up for"
     assert next(steps) == 12, "and the first epoch not trained again"
-    assert_equal(weights(whole.tagger), weights(resumed.tagger))
+    assert_equal(weights(whole.tagger), weights(again.tagger))
+
+
+# --- resuming
 
 
 @pytest.mark.parametrize("more", [{}, {"eval_every": 5}, {"epochs": 1}, {"eval_every": 5, "patience": 1}])
-def test_stopped_in_any_evaluation_and_resumed_equals_uninterrupted(tmp_path, monkeypatch, more: dict) -> None:
+def test_stopped_in_any_evaluation_and_resumed_equals_uninterrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
     whole = trainer_of(**more)
     history = whole.run()
     real = Trainer.dev_scores
     for at in range(len(history)):
         folder, evaluations = tmp_path / str(at), itertools.count()
 
-        def dev_scores(self, report=None, at=at, evaluations=evaluations):
+        def dev_scores(self: Trainer, report: Any, at: int = at, evaluations: Any = evaluations) -> Any:
             if next(evaluations) == at:
                 raise Stop
             return real(self, report)
@@ -184,32 +250,39 @@ def test_stopped_in_any_evaluation_and_resumed_equals_uninterrupted(tmp_path, mo
         with pytest.raises(Stop):
             trainer_of(folder, **more).run()
         monkeypatch.setattr(Trainer, "dev_scores", real)
-        resumed = trainer_of(folder, **more)
-        assert resumed.run(resume=True) == history
-        assert_equal(weights(whole.tagger), weights(resumed.tagger))
+        again = trainer_of(folder, **more)
+        assert resumed(again) == history
+        assert_equal(weights(whole.tagger), weights(again.tagger))
+
+
+# --- selection and early stopping
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, f1: list[float]) -> None:
-    """Let the dev sets say these F1s, one after the other."""
+    """Let the dev sets give these F1s, one after the other."""
     values = iter(f1)
 
-    class Said:
+    class Scripted:
         def __init__(self) -> None:
             self.f1 = next(values)
 
-    monkeypatch.setattr(Trainer, "dev_scores", lambda self, *_: Said())
+    monkeypatch.setattr(Trainer, "dev_scores", lambda self, *_: Scripted())
 
 
 def snapshots(trainer: Trainer) -> list[dict[str, torch.Tensor]]:
     """The weights at each evaluation, filled while training."""
     found: list[dict[str, torch.Tensor]] = []
-    trainer_report = lambda entry: found.append(weights(trainer.tagger)) if "dev_f1" in entry else None  # noqa: E731
-    trainer.run(report=trainer_report)
+
+    def report(status: Status) -> None:
+        if "dev F1" in status.figures:
+            found.append(weights(trainer.tagger))
+
+    trainer.run(report)
     return found
 
 
 @pytest.mark.parametrize(("select", "kept"), [("best", 1), ("last", 3)])
-def test_selection_keeps_the_best_or_the_last_weights(monkeypatch, select: str, kept: int) -> None:
+def test_selection_keeps_the_best_or_the_last_weights(monkeypatch: pytest.MonkeyPatch, select: str, kept: int) -> None:
     scripted(monkeypatch, [10, 30, 30, 20])
     trainer = trainer_of(epochs=4, select=select)
     found = snapshots(trainer)
@@ -218,14 +291,14 @@ def test_selection_keeps_the_best_or_the_last_weights(monkeypatch, select: str, 
     assert (trainer.progress.best_f1, trainer.progress.best_step) == (30, 12)
 
 
-def test_early_stopping_counts_evaluations_without_a_better_f1(monkeypatch) -> None:
+def test_early_stopping_counts_evaluations_without_a_better_f1(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, [10, 9, 30, 30, 20, 50])
     trainer = trainer_of(epochs=6, patience=2)
     history = trainer.run()
     assert [entry["dev_f1"] for entry in history] == [10, 9, 30, 30, 20]
 
 
-def test_evaluations_may_come_within_epochs(monkeypatch) -> None:
+def test_evaluations_may_come_within_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, [1, 2, 3, 4, 5])
     assert [entry["step"] for entry in trainer_of(eval_every=4).run()] == [4, 8, 12, 16, 18], "and at the end"
 
@@ -237,15 +310,17 @@ def test_without_dev_data_the_last_weights_are_kept() -> None:
     assert_equal(found[-1], weights(trainer.tagger))
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(tmp_path, monkeypatch) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = trainer_of(tmp_path)
     real, steps = Stepper.step, itertools.count()
     monkeypatch.setattr(Stepper, "step", lambda self, b: real(self, b) * (torch.nan if next(steps) == 8 else 1))
-    with pytest.raises(ZgulError, match=r"the loss is no longer a number at step 12; lower --lr \(now 0.01\)"):
+    with pytest.raises(ZgulError, match=r"The loss is no longer a number at step 12\. Lower --lr \(now 0\.01\)"):
         trainer.run()
     again = trainer_of(tmp_path)
     monkeypatch.setattr(Stepper, "step", real)
-    again.run(resume=True)
+    resumed(again)
     whole = trainer_of()
     whole.run()
     assert_equal(weights(whole.tagger), weights(again.tagger))
@@ -255,55 +330,94 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("method", ["zgul", "sft-m", "madx-multi", "cpg"])
-@pytest.mark.parametrize("at", [5, 6, 14])
-def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, monkeypatch, method: str, at: int) -> None:
-    """Killed after any step: the run goes on from its last checkpoint and ends in the same bits."""
-    more = {"method": method, "eval_every": 5, "noise": NoiseConfig(sentences=0.5), "lr": 3e-3}
-    whole = trainer_of(**more)
-    history = whole.run()
-    trainer = trainer_of(tmp_path, **more)
+def stop_at(at: int) -> Callable[[Stepper, Batch], torch.Tensor]:
+    """A step that fails when it is taken for this time."""
     real, steps = Stepper.step, itertools.count()
 
-    def step(self, batch):
+    def step(self: Stepper, batch: Batch) -> torch.Tensor:
         if next(steps) == at:
             raise Stop
         return real(self, batch)
 
-    monkeypatch.setattr(Stepper, "step", step)
-    with pytest.raises(Stop):
-        trainer.run()
-    monkeypatch.setattr(Stepper, "step", real)
-    resumed = trainer_of(tmp_path, **more)
+    return step
+
+
+@pytest.mark.parametrize(
+    ("method", "precision", "at"),
+    [
+        ("zgul", "float32", 5),
+        ("zgul", "float32", 6),
+        ("zgul", "float32", 14),
+        ("sft-m", "float32", 6),
+        ("madx-multi", "float32", 14),
+        ("cpg", "float32", 14),
+        ("zgul", "bfloat16", 14),
+    ],
+)
+def test_interrupted_and_resumed_equals_uninterrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, precision: str, at: int
+) -> None:
+    """Killed after any step, the run goes on from its last checkpoint and ends in the same bits."""
+    more = {"method": method, "eval_every": 5, "noise": NoiseConfig(sentences=0.5), "lr": 3e-3, "precision": precision}
+    whole = trainer_of(**more)
+    history = whole.run()
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(Stepper, "step", stop_at(at))
+        trainer_of(tmp_path, **more).run()
+    again = trainer_of(tmp_path, **more)
     torch.manual_seed(12345)  # whatever happened since
-    assert resumed.run(resume=True) == history
-    assert_equal(weights(whole.tagger), weights(resumed.tagger))
+    assert resumed(again) == history
+    assert_equal(weights(whole.tagger), weights(again.tagger))
+
+
+def test_checkpoints_may_be_rare(tmp_path: Path) -> None:
+    config = config_of()
+    tagger = small_tagger(labels=data_of(config).labels, random=False)
+    trainer = Trainer(tagger, data_of(config), config, tmp_path, checkpoint_every=3600)
+    written: list[int] = []
+
+    def report(status: Status) -> None:
+        if "dev F1" in status.figures:
+            written.append((tmp_path / "checkpoint.safetensors").stat().st_mtime_ns)
+
+    trainer.run(report)
+    assert len(written) == 3 and len(set(written)) == 1, "only the first"
+
+
+def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    assert not trainer_of().resume() and not trainer_of(tmp_path).resume()
 
 
 @pytest.mark.parametrize("changed", [{"lr": 1e-3}, {"seed": 4}, {"epochs": 9}, {"noise": NoiseConfig(sentences=0.1)}])
-def test_a_checkpoint_of_another_run_is_refused(tmp_path, changed: dict) -> None:
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     trainer_of(tmp_path, epochs=1).run()
     with pytest.raises(ZgulError, match="belongs to a run with another configuration"):
-        trainer_of(tmp_path, **{"epochs": 1} | changed).run(resume=True)
+        trainer_of(tmp_path, **{"epochs": 1} | changed).resume()
+    assert trainer_of(tmp_path, epochs=1, data="elsewhere", em_sentences=7).resume(), "this may change"
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
 @pytest.mark.parametrize("what", ["words", "tags"])
-def test_a_checkpoint_of_other_sentences_is_refused(tmp_path, part: str, what: str) -> None:
+def test_a_checkpoint_of_other_sentences_is_refused(tmp_path: Path, part: str, what: str) -> None:
     trainer_of(tmp_path, epochs=1).run()
-    assert trainer_of(tmp_path, epochs=1).resume()
     other = trainer_of(tmp_path, epochs=1)
     values = getattr(getattr(other.data, part)[5], what)
     values[0] = next(label for label in other.data.labels if label != values[0])
-    with pytest.raises(ZgulError, match="or other data; use another --output, or --overwrite it"):
+    with pytest.raises(ZgulError, match=r"or other data\. Use another --output, or --overwrite it"):
         other.resume()
 
 
-def test_the_fingerprint_of_many_sentences_is_quick() -> None:
-    trainer = trainer_of()
+def test_comparing_many_sentences_is_quick(tmp_path: Path) -> None:
+    trainer_of(tmp_path, epochs=1).run()
+    trainer = trainer_of(tmp_path, epochs=1)
     trainer.data.train = trainer.data.train * 1000  # 90,000: more than any group has
     started = time.monotonic()
-    assert trainer._fingerprint and time.monotonic() - started < 10
+    with pytest.raises(ZgulError, match="or other data"):
+        trainer.resume()
+    assert time.monotonic() - started < 10
+
+
+# --- precision and limits
 
 
 def test_the_tagger_keeps_its_own_limit_of_pieces() -> None:
@@ -314,8 +428,20 @@ def test_the_tagger_keeps_its_own_limit_of_pieces() -> None:
     assert [len(p.tags) for p in trainer.tagger.predict(trainer.data.dev)] == [len(s) for s in trainer.data.dev]
 
 
-def test_bf16_is_used_where_asked() -> None:
+def test_bfloat16_is_used_where_asked_and_float32_is_left_behind() -> None:
     exact, rough = trainer_of(epochs=1), trainer_of(epochs=1, precision="bfloat16")
     assert exact.run()[0]["loss"] == pytest.approx(rough.run()[0]["loss"], rel=0.1)
     assert not torch.equal(exact.tagger.model.head.weight, rough.tagger.model.head.weight)
-    assert rough.tagger.model.head.weight.dtype == torch.float32
+    assert {value.dtype for value in rough.tagger.model.parameters()} == {torch.float32}
+    assert not rough.tagger.model.training
+
+
+def test_an_error_leaves_float32_weights_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder may be shared with other runs, which go on."""
+    trainer = trainer_of(precision="bfloat16")
+    frozen = {name: value for name, value in weights(small_tagger(random=False)).items() if name.startswith("encoder.")}
+    monkeypatch.setattr(Stepper, "step", stop_at(2))
+    with pytest.raises(Stop):
+        trainer.run()
+    assert {value.dtype for value in trainer.tagger.model.parameters()} == {torch.float32}
+    assert_equal(frozen, weights(trainer.tagger))

@@ -32,7 +32,7 @@ class Optimiser:
         self.weights: dict[str, Tensor] = dict(named)  # in float32, by name
         device = next(iter(named.values())).device
         on_gpu = device.type == "cuda"
-        frozen = [value for value in model.parameters() if not value.requires_grad]
+        frozen: list[Tensor] = [value for value in model.parameters() if not value.requires_grad]
         frozen += [value for value in model.buffers() if value.is_floating_point()]
         self._frozen = {value: value.data for value in frozen}
         self._copies: list[_Copies] = []
