@@ -1,98 +1,99 @@
-"""EM settings: one run per rate gives what a run for each setting would; ties go to fewer steps."""
+"""EM settings: one run for each rate gives what a run for each setting would; ties go to fewer steps."""
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
+
 import pytest
-import torch
 
-from family import FUNCTION_WORDS, MARKED, family, tiny_encoder
-from zgul.adapters.bank import LanguageAdapter
+from small_tagger import MADE, small_tagger
+from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
-from zgul.methods.tagger import Tagger
-from zgul.training.data import sample
-from zgul.training.em_settings import EMTable, Grid, best_setting, choose_em, em_strategy, em_table
+from zgul.fast.engine import Engine
+from zgul.tagger import Tagger
+from zgul.training.em_tuning import EMTable, Grid, best_setting, em_strategy, em_table
 
-MADE = family(0, n_languages=4)
-
-
-def tagger_of(method: str) -> Tagger:
-    """Untrained, with random weights, so that EM changes many tags."""
-    tagger = Tagger.new(
-        method,
-        encoder=tiny_encoder(MADE, width=16),
-        task="pos",
-        labels=sorted(set(MARKED) | set(FUNCTION_WORDS)),
-        sources=MADE.sources,
-        adapters=[LanguageAdapter.new(source, 16, 2) for source in MADE.sources],
-        features={language: MADE.features(language) for language in MADE.languages},
-    )
-    generator = torch.Generator().manual_seed(0)
-    for name, weight in tagger.model.named_parameters():
-        if not name.startswith("encoder"):
-            weight.data = torch.randn(weight.shape, generator=generator) * 0.4
-    return tagger
+SMALL = Grid(steps=(1, 3), rates=(1.0, 1000.0))
 
 
-@pytest.mark.parametrize(("method", "strategy"), [("zgul", "em"), ("zgul", "em-tied"), ("madx-multi", "emea")])
-def test_the_table_is_what_each_setting_alone_would_score(method: str, strategy: str) -> None:
-    tagger = tagger_of(method)
+def certain_at_first(tagger: Tagger, strategy: str) -> list[Any]:
+    """Sentences whose tags are what the tagger says without EM, so that every change is seen."""
     sentences = MADE.sentences("s1", 12)
-    plain = tagger.predict(sentences, strategy=strategy, em=EMConfig(steps=0))
-    for sentence, prediction in zip(sentences, plain, strict=True):
-        sentence.tags = prediction.tags  # what is certainly right at first, so that every change is seen
-    gold = [sentence.tags for sentence in sentences]
-    seen: list[int] = []
-    grid = Grid(steps=(1, 3), rates=(1.0, 1000.0))
-    table = em_table(tagger, sentences, grid, strategy=strategy, on_batch=seen.append)
-    assert sum(seen) == 2 * len(sentences), "progress is told once for each rate"
+    predictions = tagger.predict(sentences, em=EMConfig(steps=0), strategy=strategy)
+    for sentence, prediction in zip(sentences, predictions, strict=True):
+        sentence.tags = prediction.tags
+    return sentences
+
+
+@pytest.mark.parametrize("decode", ["words", "sequence"])
+@pytest.mark.parametrize(("method", "strategy"), [("zgul", "em"), ("zgul", "em-tied"), ("madx-multi", "emea")])
+def test_the_table_is_what_each_setting_alone_would_score(method: str, strategy: str, decode: str) -> None:
+    labels = ["O", "B-X", "I-X", "B-Y", "I-Y"] if decode == "sequence" else None
+    tagger = replace(small_tagger(method, labels=labels), decode=decode)  # random weights: EM changes many tags
+    sentences = certain_at_first(tagger, strategy)
+    gold = [sentence.tags or [] for sentence in sentences]
+    done: list[int] = []
+    table = em_table(tagger, sentences, SMALL, strategy=strategy, on_batch=done.append)
+    assert sum(done) == 2 * len(sentences), "progress is counted once for each rate"
+    assert (table.language, table.sentences, table.base) == ("s1", 12, EMConfig(tied=strategy != "em"))
 
     def f1(steps: int, rate: float) -> float:
-        em = EMConfig(steps=steps, lr=rate, tied=strategy != "em")
-        predicted = tagger.predict(sentences, strategy=strategy, em=em)
+        predicted = tagger.predict(sentences, strategy=strategy, em=replace(table.base, steps=steps, lr=rate))
         return scores(gold, [prediction.tags for prediction in predicted]).f1
 
     assert table.without == f1(0, 1.0) == 100
-    assert table.f1 == {(steps, rate): f1(steps, rate) for steps in (1, 3) for rate in (1.0, 1000.0)}
+    assert table.f1 == {(steps, rate if steps else 0.0): f1(steps, rate) for steps in (0, 1, 3) for rate in SMALL.rates}
     assert len(set(table.f1.values())) > 1, "EM moves something here"
 
 
-def test_a_grid_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch) -> None:
-    from zgul.training import em_settings
+def test_the_release_starts_from_probabilities() -> None:
+    tagger = small_tagger()
+    sentences = certain_at_first(tagger, "em")
+    table = em_table(tagger, sentences, Grid((1,), (0.0,)), start="probabilities")
+    assert table.base.start == "probabilities"
+    assert table.f1[1, 0.0] != table.without == 100, "softmax of a softmax: even a rate of nothing changes tags"
 
-    tagger, sentences, grid = tagger_of("zgul"), MADE.sentences("s1", 12), Grid(steps=(1, 3), rates=(1.0, 1000.0))
-    whole, tried, real = em_table(tagger, sentences, grid), [], em_settings.minimise_entropy
 
-    def minimise(model, batch, *args, **more):
-        tried.append(len(batch.rows))
-        if len(batch.rows) > limit:
+def test_a_grid_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    tagger, sentences = small_tagger(), MADE.sentences("s1", 12)
+    whole, tried, real = em_table(tagger, sentences, SMALL), [], Engine.steps
+
+    def steps(self: Engine, batch: Batch, *arguments: Any) -> None:
+        tried.append(len(batch))
+        if len(batch) > limit:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return real(model, batch, *args, **more)
+        real(self, batch, *arguments)
 
-    monkeypatch.setattr(em_settings, "minimise_entropy", minimise)
+    monkeypatch.setattr(Engine, "steps", steps)
     limit = 3
-    with pytest.warns(ZgulWarning, match="out of memory: going on with 512 tokens at a time"):
-        assert em_table(tagger, sentences, grid).f1 == whole.f1
-    assert sum(rows > limit for rows in tried[len(tried) // 2 :]) == 0, "the second rate starts with what fits"
+    with pytest.warns(ZgulWarning, match=r"out of memory: going on with \d+ sentences at a time"):
+        assert em_table(tagger, sentences, SMALL).f1 == whole.f1
     limit = 0
-    with pytest.warns(ZgulWarning), pytest.raises(ZgulError, match="even with one sentence at a time"):
-        em_table(tagger, sentences, grid)
+    with pytest.warns(ZgulWarning), pytest.raises(ZgulError, match="even with one of the sentences at a time"):
+        em_table(tagger, sentences, SMALL)
 
 
-def test_the_best_mean_wins_and_ties_go_to_fewer_steps() -> None:
-    first = EMTable("is", 10, 50.0, {(1, 0.1): 60.0, (5, 0.1): 70.0, (5, 1.0): 61.0, (10, 0.1): 70.0})
+def table_of(**f1: float) -> EMTable:
+    """``s5_r01=70.0`` is 70 with 5 steps at rate 0.1; ``none`` is no EM."""
+    keys = {"none": (0, 0.0), "s1_r01": (1, 0.1), "s1_r3": (1, 3.0), "s5_r01": (5, 0.1), "s5_r1": (5, 1.0)}
+    keys |= {"s10_r01": (10, 0.1), "s1_r100": (1, 100.0)}
+    return EMTable("is", 10, EMConfig(), {keys[name]: value for name, value in f1.items()})
+
+
+def test_the_best_mean_wins_and_ties_go_to_fewer_steps_and_smaller_rates() -> None:
+    first = table_of(none=50, s1_r01=60, s5_r01=70, s5_r1=61, s10_r01=70)
     assert best_setting([first]) == EMConfig(steps=5, lr=0.1)
-    second = EMTable("de", 10, 50.0, {(1, 0.1): 60.0, (5, 0.1): 40.0, (5, 1.0): 59.0, (10, 0.1): 40.0})
+    second = table_of(none=50, s1_r01=60, s5_r01=40, s5_r1=59, s10_r01=40)
     assert best_setting([first, second]) == EMConfig(steps=1, lr=0.1), "60 + 60 equals 61 + 59: fewer steps"
-    flat = EMTable("is", 10, 50.0, dict.fromkeys([(10, 0.1), (1, 100.0), (1, 3.0)], 50.0))
-    assert best_setting([flat]) == EMConfig(steps=1, lr=3.0)
+    assert best_setting([table_of(s10_r01=50, s1_r100=50, s1_r3=50)]) == EMConfig(steps=1, lr=3.0)
 
 
-def test_choose_em_takes_the_tables_best() -> None:
-    tagger, sentences = tagger_of("zgul"), MADE.sentences("s0", 8)
-    table = em_table(tagger, sentences, Grid(rates=(0.1, 10.0)))
-    chosen = choose_em(tagger, sentences, Grid(rates=(0.1, 10.0)))
-    assert table.f1[chosen.steps, chosen.lr] == max(table.f1.values())
+def test_no_em_may_be_the_best_and_wins_ties() -> None:
+    assert best_setting([table_of(none=50, s1_r01=50, s5_r01=49)]) == EMConfig(steps=0, lr=0.0)
+    assert best_setting([table_of(none=50, s1_r01=50.1)]).steps == 1
+    tied = replace(table_of(none=50, s1_r01=60), base=EMConfig(tied=True, start="probabilities"))
+    assert best_setting([tied]) == EMConfig(steps=1, lr=0.1, tied=True, start="probabilities")
 
 
 def test_the_grid_is_the_papers_and_what_the_mean_needs() -> None:
@@ -100,18 +101,13 @@ def test_the_grid_is_the_papers_and_what_the_mean_needs() -> None:
 
 
 def test_methods_without_em_have_nothing_to_choose() -> None:
-    tagger = tagger_of("sft-m")
+    tagger = small_tagger("sft-m")
     assert em_strategy(tagger) is None
     with pytest.raises(ZgulError, match="SFT-M has no EM"):
-        choose_em(tagger, MADE.sentences("s0", 2))
-    with pytest.raises(ZgulError, match="there are none"):
-        choose_em(tagger_of("zgul"), [])
-    assert em_strategy(tagger_of("madx-multi")) == "emea"
-
-
-def test_the_sample_is_seeded() -> None:
-    sentences = MADE.sentences("s0", 50)
-    assert sample(sentences, 10, 1) == sample(sentences, 10, 1) != sample(sentences, 10, 2)
-    assert sample(sentences, 100, 1) == sentences
-    places = [sentences.index(sentence) for sentence in sample(sentences, 10, 1)]
-    assert places == sorted(places) and len(np.unique(places)) == 10
+        em_table(tagger, MADE.sentences("s0", 2))
+    with pytest.raises(ZgulError, match="There are none"):
+        em_table(small_tagger(), [])
+    with pytest.raises(ZgulError, match=r"ZGUL has no EM \(plain\)"):
+        em_table(small_tagger(), MADE.sentences("s0", 2), strategy="plain")
+    assert em_strategy(small_tagger("madx-multi")) == "emea" and em_strategy(small_tagger()) == "em"
+    assert em_strategy(replace(small_tagger(), strategy="em-tied")) == "em-tied"

@@ -1,44 +1,46 @@
-"""Masked-LM training of adapters: what is masked, who reads what, where the inverse stands, that it learns."""
+"""Masked-LM training: what is masked, who reads what, where the inverse stands, and that it learns."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from family import tiny_encoder, tiny_tokenizer
 from small_tagger import MADE, WIDTH, small_adapters
-from zgul.adapters.bank import Bank, LanguageAdapter
-from zgul.adapters.mlm import (
+from zgul.adapters.bank import Bank
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.encoders.batches import IGNORED
+from zgul.encoders.encoder import Encoder, masked_attention
+from zgul.encoders.pieces import PieceEncoder
+from zgul.errors import ZgulError
+from zgul.progress import Status
+from zgul.training.masked_lm import (
     MaskedLM,
     MLMConfig,
     MLMHead,
-    _mixture,
-    _schedule,
     mask_pieces,
     masked_scores,
-    pack,
+    pack_text,
     specialise,
     train_masked_lm,
 )
-from zgul.corpora.encode import IGNORED, PieceEncoder
-from zgul.encoders.encoder import Encoder
-from zgul.errors import ZgulError
+from zgul.training.optimiser import Optimiser
 
 
 @pytest.fixture
 def encoder() -> Encoder:
-    from family import tiny_encoder
-
-    return Encoder(tiny_encoder(MADE, layers=2, width=WIDTH)[0]).eval().requires_grad_(False)
+    return tiny_encoder(MADE, layers=2, width=WIDTH)[0]
 
 
-@pytest.fixture
-def pieces(encoder: Encoder) -> PieceEncoder:
-    from family import tiny_tokenizer
-
-    return PieceEncoder(tiny_tokenizer(MADE), encoder.max_pieces)
+@pytest.fixture(scope="module")
+def pieces() -> PieceEncoder:
+    return PieceEncoder(tiny_tokenizer(MADE), 128)
 
 
 def head_of(encoder: Encoder, seed: int = 0) -> MLMHead:
     torch.manual_seed(seed)
-    head = MLMHead(encoder.width, encoder.model.config.vocab_size)
+    head = MLMHead(encoder.width, encoder.config.vocabulary)
     for weight in head.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return head
@@ -46,15 +48,15 @@ def head_of(encoder: Encoder, seed: int = 0) -> MLMHead:
 
 def test_text_is_packed_without_padding_and_nothing_is_lost(pieces: PieceEncoder) -> None:
     lines = [*MADE.text("s0", 30), "", "   "]
-    blocks = pack(pieces, lines, 16)
-    assert (blocks[:, 0] == pieces.begin).all() and (blocks[:, -1] == pieces.end).all()
+    blocks = pack_text(pieces, lines, 16)
+    assert (blocks[:, 0] == pieces.tokenizer.begin).all() and (blocks[:, -1] == pieces.tokenizer.end).all()
     expected: list[int] = []
     for line in lines:
         if line.strip():
-            expected += [p for w in line.split() for p in pieces.pieces(w)] + [pieces.end]
+            expected += [p for cut in pieces.pieces(line.split()) for p in cut.tolist()] + [pieces.tokenizer.end]
     body = blocks[:, 1:-1].flatten().tolist()
     assert body == expected[: len(body)] and len(expected) - len(body) < 14
-    assert pack(pieces, ["pa"], 16).shape == (0, 16)
+    assert pack_text(pieces, ["pa"], 16).shape == (0, 16)
 
 
 def test_masking_takes_its_share_never_a_special_and_says_what_stood_there() -> None:
@@ -84,11 +86,13 @@ def test_a_row_with_too_few_pieces_leaves_its_specials_alone() -> None:
 
 
 @pytest.mark.parametrize("invertible", [False, True])
-def test_many_languages_at_once_are_what_each_is_alone(encoder, pieces, invertible: bool) -> None:
+def test_many_languages_at_once_are_what_each_is_alone(
+    encoder: Encoder, pieces: PieceEncoder, invertible: bool
+) -> None:
     adapters = small_adapters(invertible=invertible)
     encoder.double()
     head = head_of(encoder).double()
-    ids = torch.cat([pack(pieces, MADE.text(source, 20), 12)[:4] for source in MADE.sources]).long()
+    ids = torch.cat([pack_text(pieces, MADE.text(source, 20), 12)[:4] for source in MADE.sources]).long()
 
     def model(chosen: list[LanguageAdapter]) -> MaskedLM:
         return MaskedLM(encoder, head, Bank(chosen, width=WIDTH, depth=2).double(), pieces)
@@ -102,44 +106,64 @@ def test_many_languages_at_once_are_what_each_is_alone(encoder, pieces, invertib
 
 
 @torch.no_grad()
-def test_mixing_is_a_weighted_mean_of_two_adapters(encoder, pieces) -> None:
+def test_mixing_is_a_weighted_mean_of_two_adapters(encoder: Encoder, pieces: PieceEncoder) -> None:
     """A block read with a share of its own adapter: u = share u_own + (1 - share) u_other, layer by layer."""
     adapters = small_adapters()
     encoder.double()
     bank = Bank(adapters, width=WIDTH, depth=2).double()
     model = MaskedLM(encoder, head_of(encoder).double(), bank, pieces)
-    ids = torch.cat([pack(pieces, MADE.text(source, 20), 12)[:2] for source in MADE.sources]).long()
+    ids = torch.cat([pack_text(pieces, MADE.text(source, 20), 12)[:2] for source in MADE.sources]).long()
     order, share = torch.tensor([2, 0, 1]), torch.tensor([1.0, 0.3, 0.5, 1.0, 0.0, 0.7])
     got = model.hidden(ids, order, share)
     for row in range(6):
         own, other = row // 2, int(order[row // 2])
         hidden = encoder.embed(ids[row : row + 1])
         for index in range(2):
-            x, f = encoder.layer(index, hidden, None)
-            h = encoder.norm(index, f + x)
+            x, f = encoder.layer(index, hidden, masked_attention(None))
+            h = encoder.layer_norm(index, f + x)
             mine, theirs = (adapters[n].layers[index].double()(h) for n in (own, other))
-            hidden = encoder.norm(index, f + float(share[row]) * mine + (1 - float(share[row])) * theirs + x)
+            hidden = encoder.layer_norm(index, f + float(share[row]) * mine + (1 - float(share[row])) * theirs + x)
         torch.testing.assert_close(got[row], hidden[0], rtol=0, atol=1e-7)
     torch.testing.assert_close(got[[0, 3]], model.hidden(ids)[[0, 3]], rtol=0, atol=1e-9)
 
 
-def test_mixtures_are_drawn_in_their_share() -> None:
-    import numpy as np
+def test_mixtures_are_drawn_in_their_share(
+    encoder: Encoder, pieces: PieceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the blocks are read with 30 to 100% of their own adapter, the others with all of it."""
+    orders: list[list[int]] = []
+    shares: list[torch.Tensor] = []
+    real = MaskedLM.hidden
 
-    order, share = _mixture(np.random.default_rng(0), 4, 4000, 0.5)
-    assert sorted(order.tolist()) == [0, 1, 2, 3] and share.dtype == torch.float32
-    assert (share < 1).float().mean().item() == pytest.approx(0.5, abs=0.05) and share.min() >= 0.3
-    assert (_mixture(np.random.default_rng(0), 4, 100, 0.0)[1] == 1).all()
+    def hidden(self: MaskedLM, ids: torch.Tensor, order: Any = None, share: Any = None) -> torch.Tensor:
+        if order is not None:
+            orders.append(order.tolist())
+            shares.append(share)
+        return real(self, ids, order, share)
+
+    monkeypatch.setattr(MaskedLM, "hidden", hidden)
+    text = [pack_text(pieces, MADE.text(source, 20), 12) for source in MADE.sources]
+    bank = Bank(small_adapters(), width=WIDTH, depth=2).requires_grad_(True)
+    model = MaskedLM(encoder, head_of(encoder).requires_grad_(False), bank, pieces)
+    train_masked_lm(model, text, MLMConfig(steps=40, blocks=32, mix=0.5))
+    drawn = torch.cat(shares)
+    assert all(sorted(order) == [0, 1, 2] for order in orders) and len({tuple(order) for order in orders}) > 3
+    assert (drawn < 1).float().mean().item() == pytest.approx(0.5, abs=0.05) and drawn.min() >= 0.3
+    shares.clear()
+    train_masked_lm(model, text, MLMConfig(steps=2, blocks=4))
+    assert not shares, "not by default"
 
 
 @torch.no_grad()
-def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(encoder, pieces, monkeypatch) -> None:
+def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(
+    encoder: Encoder, pieces: PieceEncoder
+) -> None:
     """As in MAD-X: embeddings, block, encoder, dense and norm of the head, inverse block, embeddings again."""
     adapters = small_adapters(invertible=True)[:1]
     bank = Bank(adapters, width=WIDTH, depth=2)
     head = head_of(encoder)
     model = MaskedLM(encoder, head, bank, pieces)
-    ids = pack(pieces, MADE.text("s0", 20), 12)[:3].long()
+    ids = pack_text(pieces, MADE.text("s0", 20), 12)[:3].long()
     torch.manual_seed(4)
     scores, truth = model(ids)
     torch.manual_seed(4)
@@ -147,38 +171,40 @@ def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(encod
     block = bank.invertible[0]
     hidden = block(encoder.embed(shown))
     for index in range(2):
-        x, f = encoder.layer(index, hidden, None)
-        f = f + adapters[0].layers[index](encoder.norm(index, f + x))
-        hidden = encoder.norm(index, f + x)
+        x, f = encoder.layer(index, hidden, masked_attention(None))
+        f = f + adapters[0].layers[index](encoder.layer_norm(index, f + x))
+        hidden = encoder.layer_norm(index, f + x)
     picked = torch.stack([hidden[row, places[row]] for row in range(3)])
     guess = block.inverse(head.norm(torch.nn.functional.gelu(head.dense(picked))))
-    expected = guess @ encoder.model.embeddings.word_embeddings.weight.t() + head.bias
+    expected = guess @ encoder.words.weight.t() + head.bias
     torch.testing.assert_close(scores, expected.flatten(0, 1), rtol=1e-4, atol=1e-4)
     assert torch.equal(truth, expected_truth.flatten())
-    wrong = head(block.inverse(picked), encoder.model.embeddings.word_embeddings.weight)
+    wrong = head(block.inverse(picked), encoder.words.weight)
     assert not torch.allclose(scores, wrong.flatten(0, 1), atol=1e-2), "the order matters"
 
 
 @pytest.mark.parametrize("mix", [0.0, 0.5])
-def test_training_lowers_the_loss_and_moves_only_what_it_should(encoder, pieces, mix: float) -> None:
-    text = [pack(pieces, MADE.text(source, 150), 16) for source in MADE.sources]
+def test_training_lowers_the_loss_and_moves_only_what_it_should(
+    encoder: Encoder, pieces: PieceEncoder, mix: float
+) -> None:
+    text = [pack_text(pieces, MADE.text(source, 150), 16) for source in MADE.sources]
     torch.manual_seed(0)
-    head = MLMHead(WIDTH, encoder.model.config.vocab_size)
+    head = MLMHead(WIDTH, encoder.config.vocabulary)
     first = train_masked_lm(MaskedLM(encoder, head, None, pieces), [torch.cat(text)], MLMConfig(60, 32, lr=1e-2))
     assert first[-1]["loss"] < 0.9 * first[0]["loss"]
     head.requires_grad_(False)
-    frozen = {name: value.clone() for name, value in [*encoder.named_parameters(), *head.named_parameters()]}
+    frozen = [value.clone() for value in [*encoder.parameters(), *head.parameters()]]
     adapters = [LanguageAdapter.new(source, WIDTH, 2, activation="gelu") for source in MADE.sources]
     bank = Bank(adapters, width=WIDTH, depth=2).requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces)
-    reports: list[dict] = []
-    history = train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2, mix=mix), report=reports.append)
-    assert history == reports and history[-1]["step"] == 150
+    heard: list[Status] = []
+    history = train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2, mix=mix), stage="bank", report=heard.append)
+    assert heard == [Status("bank", entry["step"], 150, {"loss": entry["loss"]}) for entry in history]
+    assert history[-1]["step"] == 150 and history[-1]["tokens"] == 150 * 3 * 16 * 16
     assert sum(entry["loss"] for entry in history[-3:]) < sum(entry["loss"] for entry in history[:3])
-    assert all(
-        torch.equal(value, frozen[name]) for name, value in [*encoder.named_parameters(), *head.named_parameters()]
-    )
-    held = pack(pieces, MADE.text("s0", 60, seed=9), 16)
+    for value, before in zip([*encoder.parameters(), *head.parameters()], frozen, strict=True):
+        assert torch.equal(value, before)
+    held = pack_text(pieces, MADE.text("s0", 60, seed=9), 16)
     plain, own = (
         masked_scores(MaskedLM(encoder, head, chosen, pieces), held)
         for chosen in (None, Bank([bank.extract("s0")], width=WIDTH, depth=2))
@@ -187,8 +213,8 @@ def test_training_lowers_the_loss_and_moves_only_what_it_should(encoder, pieces,
     assert masked_scores(MaskedLM(encoder, head, None, pieces), held) == plain, "the same places are asked again"
 
 
-def test_the_same_seed_gives_the_same_adapters(encoder, pieces) -> None:
-    text = [pack(pieces, MADE.text(source, 40), 16) for source in MADE.sources]
+def test_the_same_seed_gives_the_same_adapters(encoder: Encoder, pieces: PieceEncoder) -> None:
+    text = [pack_text(pieces, MADE.text(source, 40), 16) for source in MADE.sources]
     found = []
     for seed in (0, 0, 1):
         adapters = [LanguageAdapter.new(source, WIDTH, 2) for source in MADE.sources]
@@ -201,7 +227,7 @@ def test_the_same_seed_gives_the_same_adapters(encoder, pieces) -> None:
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
 
-def test_adapters_may_start_from_a_shared_one(encoder) -> None:
+def test_adapters_may_start_from_a_shared_one() -> None:
     shared = small_adapters()[1]
     copies = specialise(shared, ["a", "b"])
     assert [copy.language for copy in copies] == ["a", "b"] and shared.language == "s1"
@@ -211,21 +237,43 @@ def test_adapters_may_start_from_a_shared_one(encoder) -> None:
     torch.testing.assert_close(copies[1].layers[1](x), shared.layers[1](x))
 
 
-def test_the_schedule_warms_up_and_ends_near_nothing() -> None:
-    config = MLMConfig(steps=100, warmup=0.1)
-    rates = [_schedule(step, config) for step in range(100)]
-    assert rates[0] == pytest.approx(0.1) and max(rates) == pytest.approx(1.0) and rates[-1] < 0.02
+def test_the_schedule_warms_up_and_ends_near_nothing(
+    encoder: Encoder, pieces: PieceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    monkeypatch.setattr(Optimiser, "set_lr", lambda self, lr: rates.append(lr))
+    model = MaskedLM(encoder, head_of(encoder), None, pieces)
+    text = [pack_text(pieces, MADE.text("s0", 20), 16)]
+    train_masked_lm(model, text, MLMConfig(steps=100, blocks=1, lr=0.5, warmup=0.1))
+    assert len(rates) == 100 and rates[0] == pytest.approx(0.05)
+    assert max(rates) == pytest.approx(0.5) and rates[-1] < 0.01
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"blocks": 0}, {"masked": 0.0}, {"masked": 1.0}, {"mix": 1.5}])
-def test_settings_that_make_no_sense(wrong: dict) -> None:
-    with pytest.raises(ZgulError, match="masked-LM training needs"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"blocks": 0}, "blocks must be at least 1"),
+        ({"masked": 0.0}, "masked must be above 0 and below 1"),
+        ({"masked": 1.0}, "masked must be above 0 and below 1"),
+        ({"mix": 1.5}, "mix must be at least 0 and at most 1"),
+        ({"lr": -1.0}, "lr must be at least 0"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZgulError, match=message):
         MLMConfig(**wrong)
 
 
-def test_a_loss_that_is_no_number(encoder, pieces) -> None:
+def test_a_loss_that_is_no_number(encoder: Encoder, pieces: PieceEncoder) -> None:
     head = head_of(encoder)
     head.bias.data[5] = torch.inf
     model = MaskedLM(encoder, head, None, pieces)
-    with pytest.raises(ZgulError, match="the loss is no longer a number at step 1; lower --lr"):
-        train_masked_lm(model, [pack(pieces, MADE.text("s0", 20), 16)], MLMConfig(steps=5, blocks=2))
+    with pytest.raises(ZgulError, match=r"The loss is no longer a number at step 1\. Lower --lr"):
+        train_masked_lm(model, [pack_text(pieces, MADE.text("s0", 20), 16)], MLMConfig(steps=5, blocks=2))
+
+
+def test_a_tokenizer_without_a_mask_is_refused(encoder: Encoder, pieces: PieceEncoder) -> None:
+    maskless = PieceEncoder(replace(pieces.tokenizer, mask=None), 128)
+    with pytest.raises(ZgulError, match="has no mask piece"):
+        MaskedLM(encoder, head_of(encoder), None, maskless)

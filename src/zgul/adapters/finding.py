@@ -8,10 +8,9 @@ from pathlib import Path
 from zgul.adapters.hub import CONFIG, read_adapter
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
 from zgul.adapters.shipped import shipped_adapters
-from zgul.adapters.storage import load_adapters
+from zgul.adapters.storage import adapter_files, load_adapters
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
-from zgul.tensors import load_with_metadata
 
 
 def find_adapters(
@@ -48,7 +47,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
     if (path / CONFIG).is_file():
         return [read_adapter(path)]
     folders = [path / language for language in languages if (path / language / CONFIG).is_file()]
-    files = [file for file in sorted(path.glob("*.safetensors")) if "adapters" in load_with_metadata(file)[1]]
+    files = adapter_files(path)
     if not folders and not files:
         raise ZgulError(
             f"{place} holds no language adapters of {', '.join(languages)}. Train one with: zgul adapter train"

@@ -61,6 +61,11 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
         raise ZgulError(f"{path} is damaged: its language adapters cannot be read ({error}). Save it again.") from error
 
 
+def adapter_files(folder: Path) -> list[Path]:
+    """The files of a folder that hold language adapters. Others may lie beside them."""
+    return [path for path in sorted(folder.glob("*.safetensors")) if "adapters" in load_with_metadata(path)[1]]
+
+
 def checksum(adapters: Sequence[LanguageAdapter]) -> str:
     """SHA-256 of everything that adapters compute with, whatever their order and device."""
     digest = hashlib.sha256()

@@ -18,7 +18,7 @@ from zgul import encoders
 from zgul.adapters.bank import Bank
 from zgul.adapters.hub import write_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.adapters.storage import adapter_files, load_adapters, save_adapters
 from zgul.corpora.lines import Lines
 from zgul.devices import find_device
 from zgul.encoders.encoder import Encoder
@@ -231,6 +231,6 @@ def train_adapter_files(
 
 def _others(folder: Path, language: str, encoder: Encoder) -> list[LanguageAdapter]:
     """The adapters of other languages in a folder that fit the encoder."""
-    paths = [path for path in sorted(folder.glob("*.safetensors")) if path.stem not in (language, Path(HEAD).stem)]
-    adapters = [adapter for path in paths for adapter in load_adapters(path)]
-    return [other for other in adapters if other.language != language and other.width == encoder.width]
+    adapters = [adapter for path in adapter_files(folder) for adapter in load_adapters(path)]
+    shape = encoder.width, encoder.depth
+    return [other for other in adapters if other.language != language and (other.width, len(other.layers)) == shape]

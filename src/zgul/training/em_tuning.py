@@ -1,9 +1,8 @@
 """Settings of entropy minimisation, T and the learning rate, by a grid on a dev set (the paper's appendix A).
 
 The paper's rates, 0.05 to 1.0, are for a sum of entropies. The mean over the words of a sentence is smaller and needs
-3 to
-100. No EM (T = 0) is one of the settings, and of equal ones that with fewer steps is chosen. A run of ten steps passes
-through one and five on its way, so a rate costs one run, not three.
+rates of 3 to 100. No EM (T = 0) is one of the settings. Of equal settings, the one with fewer steps is chosen. A run of
+ten steps passes through one and five on its way, so a rate costs one run, not three.
 """
 
 from __future__ import annotations
