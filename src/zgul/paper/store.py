@@ -231,6 +231,10 @@ class Store:
         """A run begins, or begins again."""
         self._update(run, status=RUNNING, error="", started=time.time())
 
+    def reset(self, run: str) -> None:
+        """Plan a run again that failed or was killed."""
+        self._update(run, status=PLANNED, error="")
+
     def finish(self, run: str, seconds: float, facts: dict[str, Any]) -> None:
         """A run is done."""
         self._update(run, status=DONE, seconds=seconds, facts=_json(facts))

@@ -61,7 +61,7 @@ class Trainer:
     ) -> None:
         """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history."""
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
-        self.checkpoint_every, self._saved = checkpoint_every, -math.inf
+        self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
         self.device = tagger.device
         most = min(tagger.parts.encoder.max_pieces, config.max_pieces)
         related = tagger.pieces.related_letters
