@@ -82,7 +82,7 @@ def _register() -> None:
     from zgul.cli import (  # noqa: F401
         adapter,
         compare,
-        data,
+        data_command,
         evaluate,
         experiment,
         export,

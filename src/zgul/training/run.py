@@ -309,8 +309,8 @@ def find_adapters(
 
 
 def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder_name: str) -> list[LanguageAdapter]:
-    from zgul.adapters.hub import CONFIG as HUB_CONFIG
-    from zgul.adapters.hub import read_adapter
+    from zgul.adapters.adapterhub import read_adapter
+    from zgul.adapters.adapterhub_index import CONFIG as HUB_CONFIG
     from zgul.adapters.storage import load_adapters
 
     if place == "new":

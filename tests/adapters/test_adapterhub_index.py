@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from zgul.adapters.adapterhub import read_adapter, write_adapter
+from zgul.adapters.adapterhub_index import fetch_adapter
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.fetch import fetch_adapter
-from zgul.adapters.hub import read_adapter, write_adapter
 from zgul.errors import ZgulError
 
 MBERT = "bert-base-multilingual-cased"
@@ -91,6 +91,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     hub = Hub()
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setenv("ZGUL_ADAPTERHUB_URL", f"{hub.url}/index")
+    monkeypatch.setenv("ZGUL_ALLOW_HTTP", "1")
     monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))
     yield hub
     hub.server.shutdown()
@@ -149,7 +150,7 @@ def test_a_repository_once_fetched_needs_no_server(hub: Hub, files: dict[str, by
 
 
 def test_a_repository_that_does_not_exist(hub: Hub) -> None:
-    with pytest.raises(ZgulError, match=r"en/wiki: no such folder, and no such public repo.*add.*en/wiki@ukp"):
+    with pytest.raises(ZgulError, match=r"en/wiki: no such folder, and no public repository.*add.*en/wiki@ukp"):
         read_adapter("en/wiki")
 
 
@@ -161,16 +162,16 @@ def test_a_version_that_does_not_exist(hub: Hub, files: dict[str, bytes]) -> Non
 
 def test_a_repository_of_something_else(hub: Hub) -> None:
     hub.repositories["org/model"] = {"adapter_config.json": b"{}", "model.safetensors": b""}
-    with pytest.raises(ZgulError, match=r"neither adapter\.safetensors nor pytorch_adapter\.bin"):
+    with pytest.raises(ZgulError, match=r"contains no adapter\.safetensors and no pytorch_adapter\.bin"):
         read_adapter("org/model")
 
 
 def test_no_server(hub: Hub) -> None:
     hub.server.shutdown()
     hub.server.server_close()
-    with pytest.raises(ZgulError, match=r"org/en: Hugging Face gave no answer.*bring the adapter's folder"):
+    with pytest.raises(ZgulError, match=r"org/en: Hugging Face gave no answer.*copy the adapter's folder"):
         read_adapter("org/en")
-    with pytest.raises(ZgulError, match=r"index/bert.*cannot be reached.*bring the adapter's folder"):
+    with pytest.raises(ZgulError, match=r"index/bert.*no connection.*Check the connection"):
         read_adapter("en/wiki@ukp", encoder=MBERT)
 
 
@@ -201,7 +202,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(hub: Hub, files: dict[str, bytes
     archive = zipped(files)
     hub.add_entry(RELU, archive, sha1=sha("sha1", b"something else"))
     name = f"@ukp/{Path(RELU).stem}"
-    with pytest.raises(ZgulError, match="the sha1 is not the one in AdapterHub's index"):
+    with pytest.raises(ZgulError, match="wrong checksum"):
         read_adapter(name)
     assert not list((tmp_path / "cache").rglob("pytorch_adapter.bin"))
     hub.files.pop(f"index/{RELU}")
@@ -216,7 +217,7 @@ def test_an_archive_that_is_no_zip_or_is_gone(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match="is not a zip file"):
         read_adapter(name)
     hub.files = {key: value for key, value in hub.files.items() if not key.startswith("archives")}
-    with pytest.raises(ZgulError, match=r"zip: not found"):
+    with pytest.raises(ZgulError, match=r"zip: the server answered 404"):
         read_adapter(name)
     assert not [path for path in (tmp_path / "cache" / "adapterhub").iterdir() if path.name.startswith(".")]
 
@@ -231,7 +232,7 @@ def test_an_archive_never_writes_outside_its_folder(hub: Hub, files: dict[str, b
 def test_versions_of_an_entry(hub: Hub, files: dict[str, bytes]) -> None:
     archive = zipped(files)
     hub.add_entry(RELU, archive, sha1=sha("sha1", archive))
-    with pytest.raises(ZgulError, match="has no version 'wd'; it has: nd"):
+    with pytest.raises(ZgulError, match="has no version 'wd'. It has: nd"):
         read_adapter(f"@ukp/{Path(RELU).stem}", version="wd")
     assert read_adapter(f"@ukp/{Path(RELU).stem}", version="nd").width == 8
 
@@ -245,15 +246,15 @@ def test_an_author_other_than_the_default_one(hub: Hub, files: dict[str, bytes])
 @pytest.mark.parametrize(
     ("name", "encoder", "message"),
     [
-        ("en/wiki@ukp", None, "say which, for example encoder='bert-base-multilingual-cased'"),
-        ("fo/wiki@ukp", MBERT, "no fo/wiki for bert-base-multilingual-cased; wiki exists for: de, en"),
-        ("en/news@ukp", MBERT, "no en/news for bert-base-multilingual-cased$"),
-        ("en/wiki@me", MBERT, "en/wiki is by other, ukp, not me"),
+        ("en/wiki@ukp", None, "Say which, for example encoder='bert-base-multilingual-cased'"),
+        ("fo/wiki@ukp", MBERT, "no fo/wiki for bert-base-multilingual-cased. wiki exists for: de, en"),
+        ("en/news@ukp", MBERT, "no en/news for bert-base-multilingual-cased.$"),
+        ("en/wiki@me", MBERT, "en/wiki is by other, ukp, not by me"),
         ("en/wiki@ukp", "gpt2", "nothing for the encoder 'gpt2'"),
-        ("@ukp/nothing", None, r"adapters/ukp/nothing\.json: not found"),
-        ("./adapters/en", None, "no such folder, and not a hub name either"),
-        ("english", None, "no such folder, and not a hub name either"),
-        ("../../x@y", None, "not a hub name either"),
+        ("@ukp/nothing", None, r"adapters/ukp/nothing\.json: the server answered 404"),
+        ("./adapters/en", None, "no such folder, and not a name on a hub either"),
+        ("english", None, "no such folder, and not a name on a hub either"),
+        ("../../x@y", None, "not a name on a hub either"),
     ],
 )
 def test_names_that_lead_nowhere(hub: Hub, name: str, encoder: str | None, message: str) -> None:
@@ -262,7 +263,7 @@ def test_names_that_lead_nowhere(hub: Hub, name: str, encoder: str | None, messa
         fetch_adapter(name, encoder=encoder)
 
 
-@pytest.mark.parametrize(("body", "message"), [(b"<html>", "not JSON"), (b"[]", "not a part of")])
+@pytest.mark.parametrize(("body", "message"), [(b"<html>", "not valid JSON"), (b"[]", "must contain a JSON object")])
 def test_a_broken_index_is_not_kept(hub: Hub, files: dict[str, bytes], body: bytes, message: str) -> None:
     hub.files[f"index/index/{MBERT}.json"] = body
     with pytest.raises(ZgulError, match=message):
