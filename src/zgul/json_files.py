@@ -10,7 +10,7 @@ from typing import Any
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
-MAX_BYTES = 4_000_000  # Python's objects take up to thirty times as much memory
+MAX_BYTES = 1_000_000  # Python's objects take up to thirty times as much memory
 MAX_DEPTH = 50
 MAX_DIGITS = 30  # of a whole number
 

@@ -304,30 +304,33 @@ def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> Language
     depth = max((int(key.split(".")[2]) for key in given if key.startswith("encoder.")), default=-1) + 1
     if not depth:
         raise ZgulError(f"{path} contains no layer of an adapter.")
-    bias = given.get(f"{_LAYER.format(depth - 1)}.{config.name}.adapter_up.bias")
+    stems = [f"{_LAYER.format(i)}.{config.name}" for i in range(depth)]
+    bias = given.get(f"{stems[-1]}.adapter_up.bias")
     width = config.width or (1 if bias is None else max(1, bias.numel()))
     if config.is_task and not any(key.startswith(_BLOCK) for key in given):
         config.block_factor = None  # old task adapters name an invertible block that they never had
-    with torch.device("meta"):  # takes no memory
-        _check_shapes(_parameters(_new_adapter(config, width, depth)), given, path)
-    adapter = _new_adapter(config, width, depth)
-    with torch.no_grad():
-        for key, parameter in _parameters(adapter).items():
-            parameter.copy_(given[key])
-        for i, layer in enumerate(adapter.layers if config.ln_before else ()):
-            scale, shift = (
-                given[f"{_LAYER.format(i)}.{config.name}.adapter_down.0.{key}"] for key in ("weight", "bias")
-            )
-            layer.down.bias.add_(layer.down.weight @ shift)  # D (g * n + b) + c = (D diag g) n + (D b + c)
-            layer.down.weight.mul_(scale)
-    return adapter
-
-
-def _new_adapter(config: _Config, width: int, depth: int) -> LanguageAdapter:
-    sizes = [config.size(layer, width) for layer in range(depth)]
+    sizes = [config.size(i, width) for i in range(depth)]
+    # The widest matrices must be there before modules of their size are allocated.
+    matrices = {f"{stem}.adapter_up.weight": (width, size) for stem, size in zip(stems, sizes, strict=True)}
+    if config.block_factor:
+        half = width // 2
+        matrices[f"{_BLOCK}.{config.name}.F.0.weight"] = (max(1, int(half // config.block_factor)), half)
+    _check_shapes(matrices, given, path)
     layers = [Bottleneck(width, size, config.activation, config.ln_before) for size in sizes]
-    factor = config.block_factor
-    return LanguageAdapter(config.name, layers, Invertible(width, factor, config.activation) if factor else None)
+    block = Invertible(width, config.block_factor, config.activation) if config.block_factor else None
+    adapter = LanguageAdapter(config.name, layers, block)
+    parameters = _parameters(adapter)
+    _check_shapes({key: tuple(value.shape) for key, value in parameters.items()}, given, path)
+    if extra := sorted(given.keys() - parameters.keys()):
+        raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not account for.")
+    with torch.no_grad():
+        for key, parameter in parameters.items():
+            parameter.copy_(given[key])
+        for stem, layer in zip(stems, layers, strict=True):
+            if config.ln_before:  # D (g * n + b) + c = (D diag g) n + (D b + c)
+                layer.down.bias.add_(layer.down.weight @ given[f"{stem}.adapter_down.0.bias"])
+                layer.down.weight.mul_(given[f"{stem}.adapter_down.0.weight"])
+    return adapter
 
 
 def _parameters(adapter: LanguageAdapter) -> dict[str, Tensor]:
@@ -345,16 +348,12 @@ def _parameters(adapter: LanguageAdapter) -> dict[str, Tensor]:
     return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.named_parameters()}
 
 
-def _check_shapes(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], path: Path) -> None:
-    """Every tensor must be there with its shape, and no other one."""
+def _check_shapes(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Tensor], path: Path) -> None:
     if missing := sorted(wanted.keys() - given.keys()):
         raise ZgulError(f"{path} is incomplete. It lacks {_join(missing)}.")
-    if extra := sorted(given.keys() - wanted.keys()):
-        raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not account for.")
-    for key, value in wanted.items():
-        if given[key].shape != value.shape:
-            shapes = f"the shape {list(given[key].shape)}. {CONFIG} asks for {list(value.shape)}"
-            raise ZgulError(f"{path}: {key} has {shapes}.")
+    for key, shape in wanted.items():
+        if given[key].shape != shape:
+            raise ZgulError(f"{path}: {key} has the shape {list(given[key].shape)}. {CONFIG} asks for {list(shape)}.")
 
 
 def _join(names: list[str], most: int = 3) -> str:
