@@ -128,14 +128,14 @@ def test_garbage_is_dropped(server, tmp_path):
 
 def test_a_web_page_is_not_a_file(server, tmp_path):
     server.files["x"] = Served(b"<html>please log in</html>", kind="text/html; charset=utf-8")
-    with pytest.raises(ZgulError, match="web page instead"):
+    with pytest.raises(ZgulError, match="a web page or a packed file instead"):
         download(f"{server.url}/x", tmp_path / "x", options=QUICK)
     assert names(tmp_path) == []
 
 
 def test_a_coding_that_was_not_asked_for(server, tmp_path):
     server.files["x"] = Served(gzip.compress(BODY), coding="gzip")
-    with pytest.raises(ZgulError, match="gzip-coded"):
+    with pytest.raises(ZgulError, match=r"a web page or a packed file instead .*gzip"):
         download(f"{server.url}/x", tmp_path / "x", options=QUICK)
 
 
@@ -200,7 +200,7 @@ def test_the_size_limit(server, tmp_path, silent):
 
 def test_a_limit_that_the_caller_sets_replaces_that_of_the_file(server, tmp_path):
     server.files["x"] = Served(BODY)
-    larger = DownloadOptions(allow_http=True, max_bytes=len(BODY))
+    larger = DownloadOptions(allow_http=True, max_size=1)
     download(f"{server.url}/x", tmp_path / "x", max_bytes=1000, options=larger)
     assert (tmp_path / "x").read_bytes() == BODY
 

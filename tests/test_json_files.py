@@ -57,12 +57,12 @@ def test_depth_up_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match="no such file"):
+    with pytest.raises(ZgulError, match=r"x\.json cannot be read \(No such file"):
         read_json(tmp_path / "x.json")
-    with pytest.raises(ZgulError, match="is a folder"):
+    with pytest.raises(ZgulError, match=r"cannot be read .Is a directory"):
         read_json(tmp_path)
     (tmp_path / "file").write_text("{}")
-    with pytest.raises(ZgulError, match="cannot be read"):
+    with pytest.raises(ZgulError, match=r"cannot be read .Not a directory"):
         read_json(tmp_path / "file" / "x.json")
 
 

@@ -23,23 +23,24 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from zgul import __version__
 from zgul.errors import ZgulError
+from zgul.options import Options, option
 
 ALLOW_HTTP = "ZGUL_ALLOW_HTTP"  # environment variable: "1" allows addresses without encryption
 MAX_BYTES = 200_000_000
 _CHUNK = 1 << 16
-_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRY_AGAIN = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _ALGORITHMS = {40: "sha1", 64: "sha256"}  # by the length of the checksum
 
 
 @dataclass(frozen=True)
-class DownloadOptions:
+class DownloadOptions(Options):
     """How patient and how strict downloads are."""
 
-    timeout: float = 30.0  # seconds without data until a connection is given up
-    attempts: int = 5  # in a row that bring nothing new
-    backoff: float = 1.0  # seconds before the second attempt; doubles before each further one
-    max_bytes: int | None = None  # replaces the limit that belongs to the file
-    allow_http: bool = False
+    timeout: float = option(30.0, "Seconds without data until a connection is given up.", least=0.1)
+    attempts: int = option(5, "Attempts in a row that may bring nothing new.", least=1)
+    backoff: float = option(1.0, "Seconds before the second attempt. They double before each further one.", least=0)
+    max_size: int = option(0, "Largest file to accept, in MB [default: 200; 300 for WikiAnn].", least=0)
+    allow_http: bool = option(False, f"Accept addresses without encryption, as {ALLOW_HTTP}=1 does.")
 
 
 class NotFoundError(ZgulError):
@@ -66,14 +67,11 @@ def download(
     _check_url(url, options)
     if checksum is not None and len(checksum) not in _ALGORITHMS:
         raise ZgulError(f"{url}: the checksum {checksum!r} is neither a SHA-256 nor a SHA-1.")
-    part = target.with_name(f"{target.name}.part")
     try:
-        part.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with _progress_bar(target.name) as show:
-            transfer = _Transfer(url, part, options.max_bytes or max_bytes, options, show)
+            transfer = _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options, show)
             transfer.run(checksum.lower() if checksum else None)
-        part.replace(target)
-        _discard(part)
     except OSError as error:
         reason = error.strerror or error
         raise ZgulError(f"{target} cannot be written ({reason}). Free some space or choose another folder.") from error
@@ -87,14 +85,11 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
 
 def _check_url(url: str, options: DownloadOptions) -> None:
     scheme = url.partition("://")[0].lower()
-    if scheme == "https" or (scheme == "http" and (options.allow_http or os.environ.get(ALLOW_HTTP) == "1")):
-        return
-    if scheme == "http":
-        raise ZgulError(
-            f"{url} is not encrypted, so anybody on the way could replace the file. Use https, or allow http "
-            f"with {ALLOW_HTTP}=1."
-        )
-    raise ZgulError(f"{url} is not a web address. It must begin with https://.")
+    if scheme not in ("https", "http"):
+        raise ZgulError(f"{url} is not a web address. It must begin with https://.")
+    if scheme == "http" and not options.allow_http and os.environ.get(ALLOW_HTTP) != "1":
+        reason = "is not encrypted, so anybody on the way could replace the file"
+        raise ZgulError(f"{url} {reason}. Use https, or allow http with {ALLOW_HTTP}=1.")
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -118,15 +113,18 @@ def _progress_bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
         yield lambda received, total: progress.update(bar, completed=received, total=total)
 
 
-@dataclass
 class _Transfer:
-    """The attempts to get one file."""
+    """The attempts to get one file.
 
-    url: str
-    part: Path
-    max_bytes: int
-    options: DownloadOptions
-    show: Callable[[int, int | None], None]
+    A part can only be continued with its validator, which tells the server which version of the file it belongs to.
+    """
+
+    def __init__(
+        self, url: str, target: Path, max_bytes: int, options: DownloadOptions, show: Callable[[int, int | None], None]
+    ) -> None:
+        self.url, self.target, self.max_bytes, self.options, self.show = url, target, max_bytes, options, show
+        self.part = target.with_name(f"{target.name}.part")
+        self.validator = target.with_name(f"{target.name}.part.validator")
 
     def run(self, checksum: str | None) -> None:
         """Try until the file is complete and correct, or until several attempts in a row bring nothing new."""
@@ -136,8 +134,9 @@ class _Transfer:
                 continued = self._attempt()
                 digest = checksum and file_digest(self.part, _ALGORITHMS[len(checksum)])
                 if digest == checksum:
-                    return
-                _discard(self.part)
+                    self.part.replace(self.target)
+                    return self._discard()
+                self._discard()
                 if continued:  # the two parts may come from different versions of the file
                     raise _Interrupted("the continued file has a wrong checksum")
                 raise ChecksumError(f"{self.url}: wrong checksum. Expected {checksum}, got {digest}.")
@@ -146,23 +145,28 @@ class _Transfer:
                 failures = 1 if size > furthest else failures + 1
                 furthest = max(furthest, size)
                 if failures >= self.options.attempts:
-                    raise ZgulError(
-                        f"{self.url}: {error}. Gave up after {failures} attempts. Check the connection and run the "
-                        "same command again: it continues with what has arrived."
-                    ) from error
+                    advice = "Check the connection and run the same command again: it continues with what has arrived"
+                    raise ZgulError(f"{self.url}: {error}. Gave up after {failures} attempts. {advice}.") from error
                 time.sleep(self.options.backoff * 2 ** (failures - 1))
 
     def _attempt(self) -> bool:
         """Get the file, or the rest of it. True if this continued an earlier attempt."""
         headers = {"User-Agent": f"zgul/{__version__}", "Accept-Encoding": "identity"}
-        received, validator = _kept(self.part)
+        validator = self.validator.read_text("utf-8") if self.validator.exists() and self.part.exists() else ""
+        received = self.part.stat().st_size if validator else 0
         if received:
             headers |= {"Range": f"bytes={received}-", "If-Range": validator}
         try:
             opener = build_opener(_Redirects(self.options))
             response = opener.open(Request(self.url, headers=headers), timeout=self.options.timeout)
         except HTTPError as error:
-            raise self._refused(error) from error
+            answer = f"the server answered {error.code} {error.reason}"
+            if error.code == 416:  # what has arrived is longer than the file, so the file has changed
+                self._discard()
+            if error.code in _TRY_AGAIN:
+                raise _Interrupted(answer) from error
+            kind = NotFoundError if error.code == 404 else ZgulError
+            raise kind(f"{self.url}: {answer}. Check the address.") from error
         except (InvalidURL, ValueError) as error:
             raise ZgulError(f"{self.url} is not a valid address ({error}).") from error
         except (OSError, HTTPException) as error:
@@ -170,27 +174,24 @@ class _Transfer:
         with response:
             return self._receive(response, received)
 
-    def _refused(self, error: HTTPError) -> Exception:
-        answer = f"the server answered {error.code} {error.reason}"
-        if error.code == 416:  # what has arrived is longer than the file
-            _discard(self.part)
-            return _Interrupted("the file on the server has changed")
-        if error.code in _TRY_AGAIN:
-            return _Interrupted(answer)
-        return (NotFoundError if error.code == 404 else ZgulError)(f"{self.url}: {answer}. Check the address.")
-
     def _receive(self, response: HTTPResponse, received: int) -> bool:
-        _check_content(response, self.url)
+        headers = response.headers
+        kind, coding = headers.get_content_type(), headers.get("Content-Encoding", "identity")
+        if kind in ("text/html", "application/xhtml+xml") or coding != "identity":
+            reason = f"the server sent a web page or a packed file instead ({kind}, {coding})"
+            raise ZgulError(f"{self.url}: {reason}. Does a proxy want a login?")
         continued = received > 0 and response.status == 206
         if not continued:
             received = 0
-            _keep_validator(self.part, response)
-        elif not response.headers.get("Content-Range", "").startswith(f"bytes {received}-"):
-            _discard(self.part)
+            self._discard()
+            tag = headers.get("ETag", "")
+            self.validator.write_text(tag if tag.startswith('"') else headers.get("Last-Modified", ""), "utf-8")
+        elif not headers.get("Content-Range", "").startswith(f"bytes {received}-"):
+            self._discard()
             raise _Interrupted("the server did not continue where it was asked to")
         total = None if response.length is None else received + response.length
         self._check_size(total or 0)
-        with self.part.open("ab" if continued else "wb") as file:
+        with self.part.open("ab") as file:
             for chunk in _chunks(response):
                 received += len(chunk)
                 self._check_size(received)
@@ -202,11 +203,12 @@ class _Transfer:
 
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
-            _discard(self.part)
-            raise ZgulError(
-                f"{self.url} is larger than the limit of {self.max_bytes:,} bytes. "
-                "If that is right, allow more (`zgul data fetch --max-size`)."
-            )
+            advice = "If that is right, allow more with max_size (--max-size)"
+            raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes. {advice}.")
+
+    def _discard(self) -> None:
+        self.part.unlink(missing_ok=True)
+        self.validator.unlink(missing_ok=True)
 
 
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
@@ -215,39 +217,3 @@ def _chunks(response: HTTPResponse) -> Iterator[bytes]:
             yield chunk
     except (OSError, HTTPException) as error:
         raise _Interrupted(f"the connection broke off ({error or type(error).__name__})") from error
-
-
-def _check_content(response: HTTPResponse, url: str) -> None:
-    """Refuse a login or error page that is sent as if it were the file."""
-    if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
-        raise ZgulError(f"{url}: the server sent a web page instead of the file. Does a proxy want a login?")
-    coding = response.headers.get("Content-Encoding", "identity")
-    if coding != "identity":
-        raise ZgulError(f"{url}: the server sent the file {coding}-coded, although it was asked not to.")
-
-
-# A part can only be continued with its validator, which tells the server which version of the file it belongs to.
-
-
-def _validator_file(part: Path) -> Path:
-    return part.with_name(f"{part.name}.validator")
-
-
-def _keep_validator(part: Path, response: HTTPResponse) -> None:
-    tag = response.headers.get("ETag", "")
-    validator = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
-    _discard(part)
-    if validator:
-        _validator_file(part).write_text(validator, "utf-8")
-
-
-def _kept(part: Path) -> tuple[int, str]:
-    """Bytes of an earlier attempt, and their validator."""
-    if part.exists() and _validator_file(part).exists():
-        return part.stat().st_size, _validator_file(part).read_text("utf-8")
-    return 0, ""
-
-
-def _discard(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    _validator_file(part).unlink(missing_ok=True)

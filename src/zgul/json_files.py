@@ -24,11 +24,7 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
             raise ZgulError(f"{path} is larger than {max_bytes:,} bytes, the limit for this kind of file.")
         value = json.loads(content.decode("utf-8-sig"), parse_int=_parse_int)
         _check(value, (), path)
-    except FileNotFoundError:
-        raise ZgulError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise ZgulError(f"{path} is a folder. A JSON file is needed here.") from None
-    except OSError as error:
+    except OSError as error:  # no such file, a folder of that name, no permission
         raise ZgulError(f"{path} cannot be read ({error.strerror or error}).") from error
     except RecursionError:
         raise ZgulError(f"{path} is nested too deeply; at most {MAX_DEPTH} levels are allowed.") from None

@@ -306,7 +306,7 @@ REFUSED_TENSORS = {
     ),
     "two adapters": (
         plus("bert.encoder.layer.0.output.adapters.de.adapter_up.bias"),
-        "configuration is for the adapter 'en', the weights are for: de, en",
+        'configuration is for the adapter "en", the weights are for: de, en',
     ),
     "NaN": (plus(UP, torch.full((WIDTH, 4), torch.nan)), f"{UP} contains values that are NaN or infinite"),
     "infinite": (plus(UP, torch.full((WIDTH, 4), torch.inf)), "NaN or infinite"),

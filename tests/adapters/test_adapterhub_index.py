@@ -20,6 +20,11 @@ MBERT = "bert-base-multilingual-cased"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
+class QuietServer(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that has read enough closes the connection."""
+
+
 class Hub:
     """Repositories, index files and archives, and a record of what was asked for."""
 
@@ -49,7 +54,7 @@ class Hub:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 

@@ -122,7 +122,7 @@ def test_a_checksum_of_the_catalogue_is_binding(server, tmp_path, listed):
     one = dataset("ud/en_one", "one")
     listed(one, checksums={"one": "0" * 64})
     server.files["one"] = Served(conllu("one"))
-    with pytest.raises(ZgulError, match=r"wrong checksum.*Another host can be set"):
+    with pytest.raises(ZgulError, match=r"wrong checksum.*Try another host with --mirror"):
         get(server, tmp_path, one)
     assert not (tmp_path / "pos").exists()
 
@@ -316,6 +316,6 @@ def test_a_dataset_has_its_own_size_limit(server, tmp_path, listed):
     server.files["one"] = Served(conllu("one"))
     with pytest.raises(ZgulError, match="limit of 10 bytes"):
         get(server, tmp_path, small)
-    larger = DownloadOptions(allow_http=True, max_bytes=1000)
+    larger = DownloadOptions(allow_http=True, max_size=1)
     fetch_datasets(["ud/en_small"], data_dir=tmp_path, mirror=server.url, options=larger)
     assert words(tmp_path) == [["one"]]

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 import zgul
-from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter
+from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter, first_line
 from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
 from zgul.errors import ZgulError
@@ -54,20 +54,14 @@ _KEY = re.compile(
     r"|invertible_(?:lang_)?adapters)\.(?P<name>[^.]+)\.(?P<part>.+)"
 )
 _BLOCK_PARTS = {"F.0": "f_down", "F.2": "f_up", "G.0": "g_down", "G.2": "g_up"}
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-_ALLOWED_GLOBALS = re.compile(  # all that a pickle of plain tensors refers to
-    r"collections OrderedDict|torch\._utils _rebuild_(tensor(_v2)?|parameter)|torch (\w*Storage)"
-)
+# All that a pickle of plain tensors refers to.
+_GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch(\.cuda)? \w*Storage")
 _MOST = 1_000_000  # units of a layer, and reduction factor
 _MAX_OPCODES = 300_000  # of a pickle; an adapter of 24 layers has some 8,000
 
 
 def read_adapter(
-    folder_or_name: str | Path,
-    language: str | None = None,
-    *,
-    encoder: str | None = None,
-    version: str | None = None,
+    folder_or_name: str | Path, language: str | None = None, *, encoder: str | None = None, version: str | None = None
 ) -> LanguageAdapter:
     """Read a language adapter from a folder, a Hugging Face repository or AdapterHub's index.
 
@@ -225,19 +219,18 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
             loaded = load_file(path)
     except pickle.UnpicklingError as error:
         raise ZgulError(
-            f"{path} contains more than plain tensors, or is damaged ({_first_line(error)}). It was not opened, "
+            f"{path} contains more than plain tensors, or is damaged ({first_line(error)}). It was not opened, "
             "because a pickle can run code. Fetch it again; if that does not help, do not trust it."
         ) from error
     except Exception as error:  # each library has its own errors for a broken file
-        raise ZgulError(
-            f"{path} is damaged or not a file of weights ({_first_line(error)}). Fetch it again."
-        ) from error
+        reason = first_line(error)
+        raise ZgulError(f"{path} is damaged or not a file of weights ({reason}). Fetch it again.") from error
     if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise ZgulError(f"{path} is not a dictionary of tensors, so not an adapter.")
     if sum(value.numel() * value.element_size() for value in loaded.values()) > 2 * path.stat().st_size:
         raise ZgulError(f"{path} is damaged: its tensors are larger than the file. Fetch it again.")
     for key, value in loaded.items():
-        if not isinstance(key, str) or value.dtype not in _DTYPES:
+        if not isinstance(key, str) or not value.is_floating_point() or value.element_size() == 1:
             raise ZgulError(f"{path}: {key!r} ({value.dtype}) is no part of an adapter: only named float tensors are.")
         if not torch.isfinite(value).all():
             raise ZgulError(f"{path}: {key} contains values that are NaN or infinite. The adapter cannot be used.")
@@ -265,16 +258,12 @@ def _check_pickles(path: Path) -> None:
 
 def _check_pickle(file: IO[bytes], largest: int | None) -> None:
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
-        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _ALLOWED_GLOBALS.fullmatch(str(argument)):
+        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _GLOBALS.fullmatch(str(argument)):
             raise pickle.UnpicklingError(f"it refers to {argument}")
         if isinstance(argument, int) and largest is not None and not 0 <= argument <= largest:
             raise ValueError(f"it declares a size of {argument:,} in a file of {largest:,} bytes")
         if count > _MAX_OPCODES:
             raise ValueError("it is too complex for an adapter")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[str, Tensor]:
@@ -295,7 +284,9 @@ def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[
         config.name = names.copy().pop()
     if names != {config.name}:
         held = _join(sorted(names)) or "none"
-        raise ZgulError(f"{path}: the configuration is for the adapter {config.name!r}, the weights are for: {held}.")
+        raise ZgulError(
+            f"{path}: the configuration is for the adapter {_show(config.name)}, the weights are for: {held}."
+        )
     return renamed
 
 
@@ -358,4 +349,4 @@ def _check_shapes(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Ten
 
 def _join(names: list[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(name[:100] for name in names[:most]) + more

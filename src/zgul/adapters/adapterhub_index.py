@@ -8,12 +8,12 @@ stays in the cache folder, so the network is needed once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -37,7 +37,6 @@ _INDEXED = re.compile(rf"(?P<task>{_WORD})/(?P<subtask>{_WORD})@(?P<org>{_WORD})
 _ENTRY = re.compile(rf"@(?P<org>{_WORD})/(?P<file>{_WORD})")
 _ENTRY_PATH = re.compile(rf"adapters/(?P<org>{_WORD})/(?P<file>{_WORD})\.json")
 _OPTIONS = DownloadOptions(attempts=2)
-_OFFLINE = "Check the connection, or copy the adapter's folder from another machine and give its path."
 
 
 def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None = None) -> Path:
@@ -57,16 +56,14 @@ def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None 
             return _from_hugging_face(name, version)
         except NotFoundError as error:
             raise ZgulError(f"{error} For a name in AdapterHub's index add the author: {name}@ukp.") from None
-    raise ZgulError(
-        f"{name}: no such folder, and not a name on a hub either (such as 'en/wiki@ukp' or "
-        "'AdapterHub/bert-base-multilingual-cased-en-wiki_pfeiffer')."
-    )
+    examples = "'en/wiki@ukp' or 'AdapterHub/bert-base-multilingual-cased-en-wiki_pfeiffer'"
+    raise ZgulError(f"{name}: no such folder, and not a name on a hub either (such as {examples}).")
 
 
 def _from_hugging_face(repository: str, version: str | None) -> Path:
     endpoint = os.environ.get("HF_ENDPOINT")
+    _check_repository_size(repository, version, endpoint)
     try:
-        _check_repository_size(repository, version, endpoint)
         folder = snapshot_download(
             repository,
             revision=version,
@@ -78,11 +75,9 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
         raise NotFoundError(f"{repository}: no such folder, and no public repository on Hugging Face.") from None
     except RevisionNotFoundError:
         raise ZgulError(f"{repository} has no version {version!r} on Hugging Face.") from None
-    except ZgulError:
-        raise
     except Exception as error:  # its own errors, and those of the HTTP library that it happens to use
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ZgulError(f"{repository}: Hugging Face gave no answer ({reason}). {_OFFLINE}") from error
+        advice = "Check the connection, or copy the adapter's folder from another machine and give its path"
+        raise ZgulError(f"{repository}: Hugging Face gave no answer ({first_line(error)}). {advice}.") from error
     return Path(folder)
 
 
@@ -100,83 +95,64 @@ def _check_repository_size(repository: str, version: str | None, endpoint: str |
 
 
 def _find_entry(name: re.Match[str], encoder: str | None) -> str:
-    """The path of the entry ``task/subtask@org`` for an encoder. The index's default comes first."""
+    """The path of the entry ``task/subtask@org`` for an encoder."""
     if encoder is None:
-        raise ZgulError(
-            f"{name[0]}: AdapterHub has one such adapter for each encoder. Say which, for example "
-            "encoder='bert-base-multilingual-cased'."
-        )
+        example = "encoder='bert-base-multilingual-cased'"
+        raise ZgulError(f"{name[0]}: AdapterHub has one for each encoder. Say which, for example {example}.")
     encoder = encoder.removeprefix("google-bert/").removeprefix("FacebookAI/")  # the index has the older names
-    if not re.fullmatch(_WORD, encoder):
+    index: dict[str, Any] = {}
+    if re.fullmatch(_WORD, encoder):
+        with contextlib.suppress(NotFoundError):
+            index = _read_index(f"index/{encoder}.json")
+    if not index:
         raise ZgulError(f"AdapterHub's index has nothing for the encoder {encoder!r}. It lists encoders by name.")
-    try:
-        index = _read_index(f"index/{encoder}.json")
-    except NotFoundError:
-        raise ZgulError(f"AdapterHub's index has nothing for the encoder {encoder!r}.") from None
     task, subtask, org = name.groups()
-    paths: dict[str, str] = {}  # by author
-    for entry in _entries(_field(_field(index, task), subtask)):
-        paths.setdefault(entry["org"], entry[0])
-    if not paths:
+    choices = dict(_field(_field(index, task), subtask))
+    paths = [choices.pop("default", None)]
+    for key in choices:
+        paths += _field(_field(choices, key), "versions").values()
+    entries = [entry for path in paths if (entry := _ENTRY_PATH.fullmatch(str(path)))]
+    if not entries:
         others = ", ".join(sorted(other for other in index if subtask in _field(index, other)))
         hint = f" {subtask} exists for: {others}." if others else ""
         raise ZgulError(f"AdapterHub has no {task}/{subtask} for {encoder}.{hint}")
-    if org not in paths:
-        raise ZgulError(f"AdapterHub's {task}/{subtask} is by {', '.join(sorted(paths))}, not by {org}.")
-    return paths[org]
-
-
-def _entries(choices: dict[str, Any]) -> Iterator[re.Match[str]]:
-    """Entries in the order of preference: the default, then those of each configuration."""
-    paths = [choices.get("default")]
-    for key in choices:
-        if key != "default":
-            paths += _field(_field(choices, key), "versions").values()
-    for path in paths:
-        if match := _ENTRY_PATH.fullmatch(str(path)):
-            yield match
+    by_author = {entry["org"]: entry[0] for entry in reversed(entries)}  # the first one of each author
+    if org not in by_author:
+        raise ZgulError(f"AdapterHub's {task}/{subtask} is by {', '.join(sorted(by_author))}, not by {org}.")
+    return by_author[org]
 
 
 def _field(value: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object in the index; empty if it is not there."""
-    held = value.get(name, {})
-    if not isinstance(held, dict):
-        raise ZgulError(
-            f"AdapterHub's index is damaged: {name} must be an object. Delete {cache_dir() / 'adapterhub'}."
-        )
-    return held
+    """An object in the index, or an empty one if it is not there."""
+    content = value.get(name, {})
+    if not isinstance(content, dict):
+        advice = f"Delete {cache_dir() / 'adapterhub'} and try again"
+        raise ZgulError(f"AdapterHub's index is damaged: {name} must be an object. {advice}.")
+    return content
 
 
 def _from_entry(path: str, version: str | None) -> Path:
-    try:
-        return _from_hugging_face(f"AdapterHub/{PurePosixPath(path).stem}", version)
-    except NotFoundError:
-        return _from_archive(path, version)
-
-
-def _from_archive(path: str, version: str | None) -> Path:
-    """Fetch the zip file of an entry and unpack it, unless that was done before."""
+    """The adapter of an entry: its copy on Hugging Face or, if there is none, its zip file."""
+    name = PurePosixPath(path).stem
+    with contextlib.suppress(NotFoundError):
+        return _from_hugging_face(f"AdapterHub/{name}", version)
     entry = _read_index(path)
     version = version or str(entry.get("default_version"))
     file = _field(_field(entry, "files"), version)
     if not file or not re.fullmatch(_WORD, version):
         raise ZgulError(f"{path} has no version {version!r}. It has: {', '.join(_field(entry, 'files'))}.")
-    folder = cache_dir() / "adapterhub" / f"{PurePosixPath(path).stem}-{version}"
+    folder = cache_dir() / "adapterhub" / f"{name}-{version}"
     if not folder.is_dir():
         with _lock():
-            url, archive = str(file.get("url")), folder.with_name(f"{folder.name}.zip")
-            checksum = str(file.get("sha256") or file.get("sha1"))
-            download(url, archive, checksum=checksum, max_bytes=MAX_BYTES, options=_OPTIONS)
-            try:
-                _unpack(archive, folder, url)
-            finally:
-                archive.unlink()
+            if not folder.is_dir():  # another process may have been faster
+                _fetch_archive(str(file.get("url")), str(file.get("sha256") or file.get("sha1")), folder)
     return folder
 
 
-def _unpack(path: Path, folder: Path, url: str) -> None:
+def _fetch_archive(url: str, checksum: str, folder: Path) -> None:
     """Unpack the adapter's files, wherever in the zip file they are. The folder appears when it is complete."""
-    temporary = folder.with_name(f".{folder.name}")
+    path, temporary = folder.with_name(f"{folder.name}.zip"), folder.with_name(f".{folder.name}")
+    download(url, path, checksum=checksum, max_bytes=MAX_BYTES, options=_OPTIONS)
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
     temporary.mkdir()
     try:
@@ -189,12 +165,12 @@ def _unpack(path: Path, folder: Path, url: str) -> None:
             for name, member in members.items():
                 with archive.open(member) as packed, (temporary / name).open("wb") as file:
                     shutil.copyfileobj(packed, file)
-        shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as error:
         raise ZgulError(f"{url} is not a zip file that can be read ({error}).") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        path.unlink()
 
 
 def _read_index(path: str) -> dict[str, Any]:
@@ -209,6 +185,11 @@ def _read_index(path: str) -> dict[str, Any]:
     except ZgulError:
         copy.unlink(missing_ok=True)  # the next call downloads it again
         raise
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its kind if it has no message."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _lock() -> FileLock:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from zgul.cli import app
+from zgul.cli.option_signature import with_options
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
 from zgul.corpora.stats import Statistics, measure, missing_upos
@@ -81,7 +81,9 @@ def list_datasets(
 
 
 @data_app.command("fetch")
+@with_options(DownloadOptions, skip=("attempts", "backoff"))
 def fetch(
+    given: dict[str, Any],
     names: Annotated[
         list[str] | None, typer.Argument(help="Datasets such as ud/fo_oft, or patterns such as 'masakhaner/*'.")
     ] = None,
@@ -95,11 +97,6 @@ def fetch(
     mirror: Annotated[
         str | None, typer.Option(envvar="ZGUL_MIRROR", help="Address that replaces the hosts of the catalogue.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 30.0,
-    max_size: Annotated[
-        int | None, typer.Option(min=1, help="Largest file to accept, in MB [default: 200; 300 for WikiAnn].")
-    ] = None,
-    allow_http: Annotated[bool, typer.Option("--allow-http", help="Accept a mirror without encryption.")] = False,
 ) -> None:
     """Fetch datasets and lay them out as DIR/TASK/LANG/SPLIT.tsv, for use with `--data DIR`.
 
@@ -113,8 +110,7 @@ def fetch(
 
         zgul data fetch --group slavic --output data
     """
-    max_bytes = max_size * 1_000_000 if max_size else None
-    options = DownloadOptions(timeout=timeout, max_bytes=max_bytes, allow_http=allow_http)
+    options = DownloadOptions.from_dict(given)
     result = fetch_datasets(names or (), group=group, release=release, data_dir=output, mirror=mirror, options=options)
     for file in result.files:
         done = "fetched" if file.downloaded else "was there"
@@ -137,14 +133,8 @@ def show_stats(
 
         zgul data stats data --json
     """
-    bar = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    console = _console(stderr=True)
-    with Progress(*bar, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("")
-        statistics = measure(
-            data_dir,
-            lambda file, done, total: progress.update(task, description=file, completed=done, total=total),
-        )
+    with Console(stderr=True).status("Reading") as status:
+        statistics = measure(data_dir, lambda file, done, total: status.update(f"Reading {file} ({done} of {total})"))
     if as_json:
         print(json.dumps(dataclasses.asdict(statistics), ensure_ascii=False, indent=1))
     else:
@@ -177,8 +167,8 @@ def _print_statistics(statistics: Statistics) -> None:
         )
 
 
-def _console(stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False)
+def _console() -> Console:
+    console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 100  # in a pipe or a file, instead of rich's 80
     return console
@@ -186,8 +176,7 @@ def _console(stderr: bool = False) -> Console:
 
 def _table(title: str, rows: Sequence[object], headings: Sequence[str], fields: Sequence[str]) -> Table:
     """A table of these fields of each row. Numbers are aligned to the right, the paper's values are dim."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.padding = (0, 1, 0, 0)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for heading, field in zip(headings, fields, strict=True):
         numbers = all(isinstance(getattr(row, field), int | float | None) for row in rows)
         style = "dim" if heading == "Paper" else ""
@@ -203,8 +192,8 @@ def _cell(heading: str, value: Any) -> str:
             return f"{find(value).name} ({value})"
     if isinstance(value, tuple):
         missing = missing_upos(value)
-        if len(missing) + len(value) > len(UPOS):  # not parts of speech
-            return " ".join(value)
+        if not value or len(missing) + len(value) > len(UPOS):  # not parts of speech
+            return " ".join(value) or "none"
         return f"{len(value)}, no {' '.join(missing)}" if 0 < len(missing) <= 3 else str(len(value))
     if value is None:
         return "no sources"

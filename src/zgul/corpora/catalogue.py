@@ -70,7 +70,7 @@ class Dataset:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(file.split for file in self.files)) or ("by hand",)
+        return tuple(dict.fromkeys(file.split for file in self.files))
 
     @property
     def known_checksums(self) -> str:

@@ -24,14 +24,13 @@ from rich.console import Console
 from zgul.corpora import catalogue, columns, conllu, wikiann
 from zgul.corpora.catalogue import Dataset, File
 from zgul.corpora.sentence import Sentence
-from zgul.download import ChecksumError, DownloadOptions, NotFoundError, download, file_digest
+from zgul.download import ChecksumError, DownloadOptions, download, file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
 from zgul.json_files import read_json, write_json
 
 MANIFEST = "fetched.json"
 MAX_MEMBER = 100_000_000  # bytes of a file inside an archive
-MIRROR_ADVICE = "Another host can be set with --mirror or ZGUL_MIRROR."
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class FetchedFile:
     """What became of one upstream file."""
 
     dataset: str
-    url: str
-    path: Path
+    path: Path  # of the copy in the data folder
     sha256: str
     trust: str  # "catalogue", "first fetch" (now recorded) or "earlier fetch" (recorded then)
     downloaded: bool  # False: it was there already
@@ -151,20 +149,19 @@ class _DataFolder:
         """Download an upstream file, unless a copy with the right checksum is there."""
         expected = file.sha256 or self.checksums.get(file.path)
         trust = "catalogue" if file.sha256 else "earlier fetch" if expected else "first fetch"
-        url, path = f"{(mirror or dataset.host).rstrip('/')}/{file.path}", self.root / "raw" / file.path
+        path = self.root / "raw" / file.path
         digest = file_digest(path) if path.is_file() else ""
         if digest and expected in (digest, None):
-            return FetchedFile(dataset.name, url, path, digest, trust, downloaded=False)
+            return FetchedFile(dataset.name, path, digest, trust, downloaded=False)
         try:
+            url = f"{(mirror or dataset.host).rstrip('/')}/{file.path}"
             download(url, path, checksum=expected, max_bytes=file.max_bytes, options=options)
-        except NotFoundError as error:
-            raise ZgulError(f"{error} {MIRROR_ADVICE}") from error
         except ChecksumError as error:
-            advice = f"Try again later. {MIRROR_ADVICE} If upstream has really changed, please report it."
+            advice = "Try another host with --mirror. If upstream has really changed, please report it."
             if trust == "earlier fetch":
                 advice = f"It differs from the first fetch. To accept it, delete its line in {self.root / MANIFEST}."
             raise ZgulError(f"{error} {advice}") from error
-        return FetchedFile(dataset.name, url, path, expected or file_digest(path), trust, downloaded=True)
+        return FetchedFile(dataset.name, path, expected or file_digest(path), trust, downloaded=True)
 
     def _lay_out(self, places: set[str], parts: list[Dataset], fetched: list[FetchedFile]) -> None:
         try:
