@@ -18,6 +18,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -75,6 +76,21 @@ def download(
     except OSError as error:
         reason = error.strerror or error
         raise ZgulError(f"{target} cannot be written ({reason}). Free some space or choose another folder.") from error
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Create a folder, and let processes that download into it at the same time take turns."""
+    lock = FileLock(folder / ".lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise ZgulError(f"{folder} cannot be written ({error.strerror}). Choose another folder.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:

@@ -150,7 +150,7 @@ def test_the_costly_pickles_are_small(tmp_path: Path) -> None:
     assert (tmp_path / "pytorch_adapter.bin").stat().st_size < 10_000
 
 
-SPARSE = torch.sparse_coo_tensor(torch.zeros(2, 0, dtype=torch.long), torch.zeros(0), (8, 4))
+SPARSE = torch.sparse_coo_tensor(torch.zeros(2, 0, dtype=torch.long), torch.zeros(0), (8, 4), check_invariants=True)
 DAMAGED_TENSORS = {
     "sparse": (lambda f: with_tensor(f, SPARSE), "more than plain tensors.*_rebuild_sparse_tensor"),
     "quantised": (

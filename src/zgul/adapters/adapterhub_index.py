@@ -17,12 +17,11 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from filelock import FileLock
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from zgul import json_files
-from zgul.download import DownloadOptions, NotFoundError, download
+from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
 
@@ -143,7 +142,7 @@ def _from_entry(path: str, version: str | None) -> Path:
         raise ZgulError(f"{path} has no version {version!r}. It has: {', '.join(_field(entry, 'files'))}.")
     folder = cache_dir() / "adapterhub" / f"{name}-{version}"
     if not folder.is_dir():
-        with _lock():
+        with exclusive(folder.parent):
             if not folder.is_dir():  # another process may have been faster
                 _fetch_archive(str(file.get("url")), str(file.get("sha256") or file.get("sha1")), folder)
     return folder
@@ -177,7 +176,7 @@ def _read_index(path: str) -> dict[str, Any]:
     """Read a file of the index. It never changes, so a copy in the cache is enough."""
     copy = cache_dir() / "adapterhub" / path
     if not copy.is_file():
-        with _lock():
+        with exclusive(cache_dir() / "adapterhub"):
             url = f"{os.environ.get('ZGUL_ADAPTERHUB_URL', INDEX)}/{path}"
             download(url, copy, max_bytes=json_files.MAX_BYTES, options=_OPTIONS)
     try:
@@ -190,9 +189,3 @@ def _read_index(path: str) -> dict[str, Any]:
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or its kind if it has no message."""
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _lock() -> FileLock:
-    """Processes that fetch at the same time take turns."""
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    return FileLock(cache_dir() / "adapterhub.lock")

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from filelock import FileLock
 from rich.console import Console
 
 from zgul.corpora import catalogue, columns, conllu, wikiann
 from zgul.corpora.catalogue import Dataset, File
 from zgul.corpora.sentence import Sentence
-from zgul.download import ChecksumError, DownloadOptions, download, file_digest
+from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
 from zgul.json_files import read_json, write_json
@@ -78,11 +77,7 @@ def fetch_datasets(
     if release:
         datasets = [catalogue.at_release(dataset, release) for dataset in datasets]
     folder = data_dir or cache_dir() / "data"
-    try:
-        (folder / "raw").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ZgulError(f"{folder} cannot be created ({error.strerror}). Choose another folder.") from error
-    with FileLock(folder / "raw" / ".lock"):  # processes that fetch at the same time take turns
+    with exclusive(folder / "raw"):
         files = _DataFolder(folder).add(datasets, mirror, options)
     return FetchResult(folder, files, [dataset for dataset in grouped if not dataset.files])
 
