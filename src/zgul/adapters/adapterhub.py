@@ -127,9 +127,6 @@ def write_adapter(
     return folder
 
 
-# The configuration
-
-
 class _Config:
     """The checked content of ``adapter_config.json``."""
 
@@ -204,9 +201,6 @@ def _architecture(adapter: LanguageAdapter) -> dict[str, object]:
             reduction_factor(block.f_down.in_features, block.f_down.out_features) if block else None
         ),
     }
-
-
-# The weights
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -90,9 +90,6 @@ def _check_repository_size(repository: str, version: str | None, endpoint: str |
             raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes, so not an adapter.")
 
 
-# AdapterHub's index
-
-
 def _find_entry(name: re.Match[str], encoder: str | None) -> str:
     """The path of the entry ``task/subtask@org`` for an encoder."""
     if encoder is None:

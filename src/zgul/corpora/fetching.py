@@ -9,14 +9,12 @@ also lists the datasets of the folder with their releases, and the files that zg
 
 from __future__ import annotations
 
-import contextlib
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
 
 from rich.console import Console
 
@@ -173,8 +171,7 @@ class _DataFolder:
         for part in parts:
             for file in part.files:
                 if place == _place(part, file.split):
-                    with _open_member(self.root / "raw" / file.path, file.member) as source:
-                        yield from _read(part, source)
+                    yield from _read(part, file, self.root / "raw" / file.path)
 
 
 def _place(dataset: Dataset, split: str) -> str:
@@ -185,39 +182,34 @@ def _places(dataset: Dataset) -> set[str]:
     return {_place(dataset, split) for split in dataset.splits}
 
 
-def _read(dataset: Dataset, source: Path | IO[bytes]) -> Iterator[Sentence]:
-    if dataset.reader == "wikiann":
-        yield from wikiann.read(source)
+def _read(dataset: Dataset, file: File, path: Path) -> Iterator[Sentence]:
+    if file.member:
+        yield from _read_member(path, *file.member.rsplit("/", 1))
     elif dataset.reader == "columns":
-        yield from columns.read(source, dataset.task)
+        yield from columns.read(path, dataset.task)
     else:
-        for sentence in conllu.read(source):
+        for sentence in conllu.read(path):
             tagged = sentence.to_sentence(dataset.task)
             if tagged.tags is None:
                 raise ZgulError(f"{sentence.place}: the sentence has no {dataset.task} tags.")
             yield tagged
 
 
-@contextlib.contextmanager
-def _open_member(path: Path, member: str | None) -> Iterator[Path | IO[bytes]]:
-    """The file itself, or ``LANG.tar.gz/PART`` inside a zip file, which is read without unpacking it to disk."""
-    if member is None:
-        yield path
-        return
-    inner, part = member.rsplit("/", 1)
+def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
+    """Read ``part`` of ``LANG.tar.gz`` in WikiAnn's zip file, without unpacking anything to disk."""
     try:
         with zipfile.ZipFile(path) as archive:
-            name = next((name for name in archive.namelist() if name.rsplit("/", 1)[-1] == inner), None)
+            name = next((name for name in archive.namelist() if PurePosixPath(name).name == inner), None)
             if name is None:
                 raise ZgulError(f"{path}: the archive contains no {inner}.")
             with archive.open(name) as packed, tarfile.open(fileobj=packed, mode="r|gz") as tar:
                 for info in tar:
                     if info.size > MAX_MEMBER:
                         raise ZgulError(f"{path}: {inner}/{info.name} is larger than {MAX_MEMBER:,} bytes.")
-                    stream = tar.extractfile(info) if info.name.rsplit("/", 1)[-1] == part else None
+                    stream = tar.extractfile(info) if PurePosixPath(info.name).name == part else None
                     if stream is not None:
-                        yield stream
+                        yield from wikiann.read(stream)
                         return
-                raise ZgulError(f"{path}: the archive contains no {member}.")
+                raise ZgulError(f"{path}: the archive contains no {inner}/{part}.")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ZgulError(f"{path} is not the archive it should be ({error}).") from error
