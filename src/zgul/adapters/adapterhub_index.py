@@ -184,5 +184,5 @@ def _read_index(path: str) -> dict[str, Any]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its kind if it has no message."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    """The beginning of the first line of an error's message, or its kind if it has no message."""
+    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
