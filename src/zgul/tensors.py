@@ -91,26 +91,6 @@ def load_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def read_json(path: Path) -> dict[str, object]:
-    """A JSON object from a file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ZgulError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ZgulError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ZgulError(f"{path} must hold a JSON object")
-    return value
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write JSON atomically."""
-    with atomic_write(path) as file:
-        json.dump(value, file, ensure_ascii=False, indent=2)
-        file.write("\n")
-
-
 def _code(tensor: Tensor, bits: int) -> dict[str, Tensor]:
     """A matrix as the steps of its rows and two streams of bytes."""
     low = bits - 5

@@ -75,7 +75,9 @@ def paper(
         ),
     ] = False,
 ) -> None:
-    """Run the paper's evaluation by all methods, groups and seeds: tuning, zero-shot, variants, few-shot, unlabelled text.
+    """Run the paper's evaluation by all methods, groups and seeds.
+
+    Its parts are tuning, zero-shot, variants, few-shot and unlabelled.
 
     What is finished is never repeated, and what was killed goes on: start the same command again. A run that fails is
     recorded and does not stop the others. `zgul report DIR` shows the results.

@@ -56,7 +56,7 @@ def with_options(
 def _declared(cls: type[Options], prefix: str = "") -> Iterator[tuple[str, Declared, Any]]:
     for name, about, default in cls.declared():
         yield prefix + name, about, default
-    for name, group in cls.groups().items():
+    for name, group in cls.option_groups().items():
         yield from _declared(group, f"{prefix}{name}.")
 
 

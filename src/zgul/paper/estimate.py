@@ -44,11 +44,12 @@ class Estimate:
 
     def _guess(self, run: Run) -> float:
         if run.method == READING:
-            return START[self.device] + 3 * run.config["steps"] * STEP[self.device] * run.config["blocks"] / 16
+            steps, blocks = int(run.config["steps"]), int(run.config["blocks"])
+            return START[self.device] + 3 * steps * STEP[self.device] * blocks / 16
         train = TRAIN[self.device][run.method.split("-")[0]]
         infer = self._inference(run)
         if run.part == "few-shot":
-            return infer + 3 * run.extra["examples"] * run.config["epochs"] * train
+            return infer + 3 * int(run.extra["examples"]) * int(run.config["epochs"]) * train
         if run.extra.get("variant") == "MADX^multi-Tgt":
             return START[self.device] + infer
         languages = ["en"] if run.method in ("sft-en", "madx") else run.config["sources"]

@@ -30,9 +30,10 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.ensemble.weighting import ZGULWeighting
 from zgul.errors import ZgulError
+from zgul.json_files import read_json, write_json
 from zgul.methods import MethodOptions
 from zgul.tagger.tagger import UNNAMED, Tagger
-from zgul.tensors import load_tensors, read_json, save_tensors, write_json
+from zgul.tensors import load_tensors, save_tensors
 
 FORMAT = 2
 CONFIG, MODEL, BANK, ENCODER = "config.json", "model.safetensors", "bank.safetensors", "encoder"
