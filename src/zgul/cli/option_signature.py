@@ -44,7 +44,8 @@ def with_options(
                     _put(given, name, value)
             command(**values, **{GIVEN: given})
 
-        parameters = [parameter for name, parameter in own.items() if name != GIVEN]
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        parameters = [parameter.replace(kind=by_name) for name, parameter in own.items() if name != GIVEN]
         called.__signature__ = inspect.Signature([*added, *parameters])  # type: ignore[attr-defined]
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*added, *parameters)}
         del called.__wrapped__
