@@ -194,7 +194,7 @@ def export(
     file: Annotated[Path, typer.Argument(help="FILE.json or FILE.json.gz")],
     data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data sets.")] = None,
     sentences: Annotated[
-        bool, typer.Option(help="Quote the test sentences on which methods disagree; not every licence allows it.")
+        bool, typer.Option(help="Include the test sentences. Not every licence allows to pass them on.")
     ] = True,
 ) -> None:
     """Write all results as one JSON file, from which every table and figure can be made again.
