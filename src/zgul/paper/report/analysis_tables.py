@@ -151,7 +151,7 @@ def attention_summary(frame: Frame) -> list[str]:
         values = {group: group_correlation(frame, kind, group, variant=variant) for group in GROUPS}
         judged = {group_title(group): follows(value.mean) for group, value in values.items() if value}
         groups = {answer: listed(g for g in judged if judged[g] == answer) for answer in sorted({*judged.values()})}
-        answers += [f"{network}'s " + "; ".join(map("{0[0]} in {0[1]}".format, groups.items()))] if groups else []
+        answers += [f"{network}: " + "; ".join(map("{0[0]} in {0[1]}".format, groups.items()))] if groups else []
     source = "from random starts" if variant else "from starts at typological likeness"
     answer = text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)
     return [f"**Attention follows relatedness**: {answer}"] if answers else []
