@@ -145,7 +145,8 @@ def correlation_table(frame: Frame) -> ReportTable | None:
 
 def attention_summary(frame: Frame) -> list[str]:
     """Do the weights follow relatedness? Random starts decide, if there are runs with them."""
-    variant = RANDOM_START if frame.runs_of("variants") else ""
+    variants = {run.extra.get("variant") for run in frame.runs_of("variants")}
+    variant = RANDOM_START if RANDOM_START in variants else ""
     answers = []
     for kind, network in list(WEIGHTS.items())[:2]:
         values = {group: group_correlation(frame, kind, group, variant=variant) for group in GROUPS}
