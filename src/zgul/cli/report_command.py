@@ -16,7 +16,7 @@ def report(
     results: Annotated[
         Path, typer.Argument(help="Folder of zgul experiment paper, or a file of zgul experiment export.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write the report into.")] = None,
     formats: Annotated[
         str, typer.Option("--format", help="What to write, separated by commas: html, md, latex, figures.")
     ] = "html,md,latex,figures",
@@ -28,6 +28,9 @@ def report(
         typer.Option(help="NAME=RESULTS: results of an earlier protocol to compare with. Repeat the option."),
     ] = None,
     label: Annotated[str, typer.Option(help="What these results are called beside earlier ones.")] = "this report",
+    first: Annotated[
+        Path | None, typer.Option(help="Write one Markdown table of all methods, Germanic and African, one seed.")
+    ] = None,
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.
 
@@ -43,8 +46,14 @@ def report(
     `zgul report out --output report --earlier "cut protocol=old.json.gz" --label "whole protocol"`
     """
     from zgul.cli.progress import ReportBar
-    from zgul.paper.report import write_report
+    from zgul.paper.report import write_first, write_report
 
+    if output is None and first is None:
+        raise ZgulError("name a place to write to: --output DIR, or --first FILE for the one table")
+    if first is not None:
+        print(write_first(results, first))
+    if output is None:
+        return
     before = {}
     for item in earlier or []:
         name, equals, place = item.partition("=")

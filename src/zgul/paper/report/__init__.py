@@ -11,7 +11,7 @@ from zgul.files import atomic_write
 from zgul.paper.analyses import Progress, analyse, silent
 from zgul.paper.export import Export
 from zgul.paper.frame import Frame
-from zgul.paper.report.build import Report, build_report
+from zgul.paper.report.build import Report, build_report, first_page
 from zgul.paper.report.document import Figure, Page
 from zgul.paper.report.drawing import METADATA, Drawer, matplotlib
 from zgul.paper.report.html import write_html
@@ -22,7 +22,7 @@ from zgul.paper.store import Store
 
 FORMATS = ("html", "md", "latex", "figures")
 
-__all__ = ["FORMATS", "open_results", "report_files", "write_report"]
+__all__ = ["FORMATS", "open_results", "report_files", "write_first", "write_report"]
 
 
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
@@ -49,7 +49,7 @@ def write_report(
     """Write the report of a folder of results, or of an export, into a folder. Returns the files written.
 
     ``earlier`` names exports or folders of earlier protocols, to be compared with these results, which are then called
-    ``label``. ``report`` is told of progress.
+    ``label``. ``report`` is called with the progress.
     """
     chosen, output = tuple(formats), Path(output)
     if unknown := [name for name in chosen if name not in FORMATS]:
@@ -66,6 +66,14 @@ def write_report(
         written.append(output / name)
         report({"stage": "writing", "done": len(written), "total": len(written)})
     return written
+
+
+def write_first(place: Path | str, file: Path | str) -> Path:
+    """Write one Markdown table of all methods, Germanic and African, with the lowest seed."""
+    page = write_markdown(first_page(open_results(place)))
+    with atomic_write(file) as stream:
+        stream.write(page)
+    return Path(file)
 
 
 def report_files(report: Report, formats: Iterable[str] = FORMATS) -> Iterator[tuple[str, bytes]]:
