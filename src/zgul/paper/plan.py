@@ -126,7 +126,7 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
     if not patterns:
         return runs
     words = {word for run in runs for word in _words(run)}
-    for word in (word for pattern in patterns for word in pattern if word not in ("*", "tuning")):
+    for word in (word for pattern in patterns for word in pattern if word != "*"):
         if word not in words:
             raise ZgulError(f"--only {word}: no run has it. There are: {', '.join(sorted(words))}.")
     chosen = {run.hash for run in runs if any(set(pattern) - {"*"} <= _words(run) for pattern in patterns)}
