@@ -7,14 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 import invented_results
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.corpora import Sentence, columns
 from zgul.errors import ZgulError
 from zgul.evaluation import bootstrap_f1, mcnemar
 from zgul.paper.comparison import compare_runs
 from zgul.paper.export import export_results
-
-_register()
 
 
 @pytest.fixture(scope="module")
