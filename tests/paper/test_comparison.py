@@ -119,7 +119,5 @@ def test_report_by_command(store, tmp_path):
     assert "| Claim | then | now |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     with pytest.raises(ZgulError, match="--earlier takes NAME=RESULTS, not 'then'"):
         call("report", store.folder, "--output", tmp_path / "out", "--earlier", "then")
-    call("report", store.folder, "--first", tmp_path / "first.md")
-    assert (tmp_path / "first.md").read_text(encoding="utf-8").startswith("# First results")
     with pytest.raises(ZgulError, match="name a place to write to"):
         call("report", store.folder)

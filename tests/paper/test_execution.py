@@ -391,6 +391,6 @@ def test_a_dying_worker_costs_its_run_alone(inputs, protocol, tmp_path):
 @pytest.mark.slow
 def test_the_limit_of_time_stops_and_the_next_start_goes_on(inputs, protocol, tmp_path):
     only = ["zero-shot/sft-en"]
-    assert execute(tmp_path, inputs, protocol, only, workers=1, until=time.monotonic()).stopped
+    assert execute(tmp_path, inputs, protocol, only, workers=1, minutes=0.0).stopped
     assert not Store(tmp_path).runs(status=DONE)
     assert execute(tmp_path, inputs, protocol, only, workers=1).done == 1

@@ -79,9 +79,7 @@ def test_the_rule_of_tuning(inputs, monkeypatch):
     monkeypatch.setattr("zgul.paper.plan.TUNING_GROUPS", ("germanic",))
     protocol = Protocol(groups=("germanic",), seeds=(3, 4))
     first = tuning_plan(inputs, protocol)
-    assert (
-        len(first) == 3 * 3 + 5 * 2
-    )  # the encoder is no embedded one: three rates for whole encoders, two for adapters
+    assert len(first) == 3 * 3 + 5 * 2  # of this encoder: three rates for methods that train it, two for adapters
     assert {run.seed for run in first} == {3} and not any(run.rows or run.languages for run in first)
     assert not [name for run in first for name in run.checksums if name.endswith("/test")]  # no target is read
     finished = [done(run, run.extra["rate"] * 1e6 if run.method == "zgul" else 50.0) for run in first]

@@ -49,20 +49,15 @@ class Experiment:
         tuning = tuning_plan(self.inputs, self.protocol, done, code=code)
         settings = tuned_settings(run for run in done if run.hash in {run.hash for run in tuning})
         runs = paper_plan(self.inputs, self.protocol, settings, code=code)
-        if store is not None:
-            self._check_alike(store, tuning + runs)
-            store.close()
-        chosen = (
-            select_runs(runs, [pattern for pattern in self.only if pattern != "tuning"]) if self._wants_more else []
-        )
-        if not tuning + chosen:
+        # tuning is always part of the plan, because the other runs rest on it
+        patterns = [pattern for pattern in self.only if pattern != "tuning"]
+        chosen = tuning + (select_runs(runs, patterns) if patterns or not self.only else [])
+        if not chosen:
             raise ZgulError(f"No run fits --only {', '.join(self.only)}. See the plan with --dry-run.")
-        return tuning + chosen
-
-    @property
-    def _wants_more(self) -> bool:
-        """Whether anything but tuning is asked for. Tuning is always part of the plan: the other runs rest on it."""
-        return not self.only or set(self.only) != {"tuning"}
+        if store is not None:
+            self._check_alike(store, chosen)
+            store.close()
+        return chosen
 
     def _check_alike(self, store: Store, runs: list[Run]) -> None:
         """Refuse a folder whose results are of other data or settings: a mean over both would say nothing."""
