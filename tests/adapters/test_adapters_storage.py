@@ -15,9 +15,9 @@ from torch.testing import assert_close
 
 from family import family, tiny_encoder
 from zgul import tensors
+from zgul.adapters.adapterhub import write_adapter
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.adapters.finding import find_adapters
-from zgul.adapters.hub import write_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.shipped import shipped_adapters
 from zgul.adapters.storage import checksum, load_adapters, save_adapters

@@ -184,6 +184,18 @@ def test_small_moves_are_not_lost_in_bfloat16() -> None:
     assert torch.allclose(alpha.moves[0], torch.tensor(-1e-3))
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_sentences_may_have_rates_of_their_own(tagger: Tagger, batch: Batch, tied: bool) -> None:
+    config = EMConfig(steps=2, tied=tied)
+    rates = torch.linspace(0, 5, len(batch), dtype=torch.float64)
+    alpha = Alpha(config, rates)
+    logits = minimise_entropy(tagger.model, batch, config, alpha=alpha)
+    for row in range(len(batch) - 1):
+        sentence = of_row(batch, row)
+        expected = slow_em(tagger.model, sentence, 2, float(rates[row]), tied=tied)
+        assert_same(logits, alpha, row, sentence, expected)
+
+
 # --- tied moves
 
 

@@ -13,7 +13,7 @@ from small_tagger import MADE, mixed_sentences, small_batch, small_tagger
 from threads import in_threads
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import Batch
-from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
 from zgul.fast.folding import FoldedWeighting, fold
@@ -163,18 +163,23 @@ def test_any_batch(drawn: list[list[tuple[str, str]]], kind: str, em: str, paddi
     assert_same(engine(tagger.model)(batch, EM[em], weights=True), expected, batch, "float64", (kind, em))
 
 
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kind", ["zgul", "madx-multi, mixed blocks, low-rank"])
-def test_every_step_is_reported(kind: str) -> None:
-    tagger = tagger_of(kind, "float64")
+def test_several_rates_side_by_side(kind: str, tied: bool, device: str) -> None:
+    """Every step of every rate is what a plain run of so many steps at this rate gives."""
+    tagger = tagger_of(kind, "float64", device)
     strategy = "emea" if kind.startswith("madx") else "em"
-    batch, config = batches(kind, strategy)["many lengths"], EMConfig(steps=3, lr=2.0, tied=True)
+    batch, config = batches(kind, strategy, device)["many lengths"], EMConfig(steps=3, tied=tied)
+    rates = [0.5, 2.0, 0.0]
     found: list[tuple[int, torch.Tensor]] = []
-    expected: list[tuple[int, torch.Tensor]] = []
-    engine(tagger.model).steps(batch, config, lambda t, logits: found.append((t, logits)))
-    minimise_entropy(tagger.model, batch, config, on_step=lambda t, logits: expected.append((t, logits)))
-    assert [t for t, _ in found] == [t for t, _ in expected] == [0, 1, 2, 3]
-    for (_, one), (_, other) in zip(found, expected, strict=True):
-        torch.testing.assert_close(one[batch.words], other[batch.words], rtol=0, atol=1e-9)
+    engine(tagger.model, device).grid(batch, config, rates, lambda t, logits: found.append((t, logits)))
+    assert [t for t, _ in found] == [0, 1, 2, 3]
+    for t, logits in found:
+        assert logits.shape[:3] == (3, *batch.words.shape)
+        for rate, own in zip(rates, logits, strict=True):
+            expected = infer(tagger.model, batch, replace(config, steps=t, lr=rate)).logits
+            torch.testing.assert_close(own[batch.words], expected[batch.words], rtol=0, atol=1e-9)
 
 
 # --- what it is made of

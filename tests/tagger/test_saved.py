@@ -246,10 +246,10 @@ def refused(folder: Path, match: str, width: int = WIDTH) -> None:
 def test_folders_that_are_no_tagger(tmp_path: Path, saved: Path) -> None:
     refused(tmp_path / "nowhere", r"no such folder\. A tagger is a folder with config\.json")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", r"config\.json: no such file")
+    refused(tmp_path / "empty", r"config\.json cannot be read \(No such file")
     (saved / "model.safetensors").unlink()
     refused(saved, r"model\.safetensors: no such file")
-    for text, message in (("{", "is not valid JSON"), ("[]", "must hold a JSON object"), ("[" * 10**5, "too deeply")):
+    for text, message in (("{", "is not valid JSON"), ("[]", "must contain a JSON object"), ("[" * 10**5, "too deeply")):
         (saved / "config.json").write_text(text)
         refused(saved, message)
 
@@ -358,7 +358,7 @@ def test_a_config_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("zgul.tagger.saved.save_adapters", full)
     with pytest.raises(OSError, match="No space left"):
         save_tagger(small_tagger(), tmp_path / "tagger")
-    refused(tmp_path / "tagger", r"config\.json: no such file")
+    refused(tmp_path / "tagger", r"config\.json cannot be read \(No such file")
 
 
 # --- taggers of before

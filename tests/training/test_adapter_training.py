@@ -10,7 +10,7 @@ import torch
 from family import tiny_encoder
 from small_tagger import MADE
 from zgul import encoders
-from zgul.adapters.hub import read_adapter
+from zgul.adapters.adapterhub import read_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.encoders.encoder import Encoder

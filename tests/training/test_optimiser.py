@@ -85,20 +85,17 @@ def test_float32_weights_are_the_models_own() -> None:
 # --- bfloat16
 
 
-def test_bfloat16_weights_and_buffers_while_training_and_float32_after_it() -> None:
+def test_bfloat16_weights_while_training_and_float32_after_it() -> None:
     model = small_tagger().model
     before = weights(model)
-    features = model.weighting.vectors.bank_features.clone()
     optimiser = Optimiser(model, lr=1e-2, precision="bfloat16")
     assert {value.dtype for value in model.parameters()} == {torch.bfloat16}
-    assert {value.dtype for value in model.buffers() if value.is_floating_point()} == {torch.bfloat16}
     assert {value.dtype for value in optimiser.weights.values()} == {torch.float32}
     assert all(torch.equal(value, before[name]) for name, value in optimiser.weights.items())
     steps(model, optimiser, 2)
     trained = {name: value.clone() for name, value in optimiser.weights.items()}
     optimiser.close()
     assert {value.dtype for value in model.parameters()} == {torch.float32}
-    assert torch.equal(model.weighting.vectors.bank_features, features)
     for name, value in model.named_parameters():
         if name in trained:
             assert torch.equal(value, trained[name]), "the float32 copy, not its rounding"

@@ -2,33 +2,42 @@
 
 import json
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from tiny_group import sentences, write_group
-from zgul.adapters.bank import LanguageAdapter
+from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import save_adapters
+from zgul.encoders.batches import Batch
+from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.methods.base import MethodOptions
-from zgul.methods.tagger import Tagger
+from zgul.methods import MethodOptions
+from zgul.options import read_yaml
+from zgul.progress import Status
+from zgul.tagger import Tagger, load_tagger
 from zgul.tensors import load_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
-from zgul.training.em_settings import EMTable
-from zgul.training.run import find_adapters, leave_one_out, resolve, train
+from zgul.training.em_tuning import EMTable
+from zgul.training.run import Saving, leave_one_out, resolve, train
+from zgul.training.stepper import Stepper
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder in which a made-up family stands for the Germanic group, and an encoder folder."""
     return write_group(tmp_path_factory.mktemp("run"))
 
 
-def config(place: Path, **more) -> TrainingConfig:
-    values = {
+RESUME, OVERWRITE = Saving(resume=True), Saving(overwrite=True)
+
+
+def config(place: Path, **more: Any) -> TrainingConfig:
+    values: dict[str, Any] = {
         "group": "germanic",
         "data": str(place / "data"),
         "encoder": str(place / "encoder"),
@@ -44,7 +53,7 @@ def config(place: Path, **more) -> TrainingConfig:
 
 
 def trained_tensors(tagger: Tagger) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in tagger.model.named_parameters() if name in tagger.trained}
+    return {name: value for name, value in tagger.model.named_parameters() if name in tagger.trained_names}
 
 
 def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
@@ -53,132 +62,155 @@ def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor])
         assert torch.equal(value, second[name]), name
 
 
-def test_a_run_is_saved_with_its_configuration_and_em_settings(place, tmp_path):
-    reports = []
-    tagger = train(config(place), tmp_path / "out", reports.append)
+def test_a_run_is_saved_with_its_configuration_and_em_settings(place: Path, tmp_path: Path) -> None:
+    heard: list[Status] = []
+    tagger = train(config(place), tmp_path / "out", report=heard.append)
     assert not (tmp_path / "out" / "checkpoint.safetensors").exists()
-    saved = yaml.safe_load((tmp_path / "out" / "train.yaml").read_text())
+    saved = read_yaml(tmp_path / "out" / "train.yaml")
     assert TrainingConfig.from_dict(saved) == resolve(config(place))
     assert saved["sources"] == ["en", "is", "de"] and saved["task"] == "pos"
-    loaded = Tagger.from_pretrained(tmp_path / "out")
+    loaded = load_tagger(tmp_path / "out")
     assert_same(trained_tensors(tagger), trained_tensors(loaded))
     assert loaded.em == tagger.em and set(loaded.em) == {"fo", "got", "gsw", ""}
-    assert loaded.about["em"]["targets"]["fo"]["on"] == ["is dev"]
-    assert loaded.about["em"]["targets"]["fo"]["sentences"] == 10
-    assert loaded.about["sentences"] == {"en": 60, "is": 60, "de": 60}
-    assert "data" not in loaded.about["training"], "where the data lay is nobody else's business"
-    assert any("dev_f1" in entry for entry in reports)
-    assert any(entry.get("stage") == "EM settings on is" for entry in reports)
+    about: Any = loaded.about
+    assert about["em"]["targets"]["fo"]["on"] == ["is dev"] and about["em"]["targets"]["fo"]["sentences"] == 10
+    assert about["em"]["strategy"] == "em" and about["em"]["targets"]["fo"]["f1"] >= 0
+    assert about["sentences"] == {"en": 60, "is": 60, "de": 60}
+    assert "data" not in about["training"], "where the data lay does not matter to others"
+    assert any("dev F1" in status.figures for status in heard)
+    assert any(status.stage == "EM settings on is" and status.done == status.total for status in heard)
     history = json.loads((tmp_path / "out" / "history.json").read_text())
-    assert tagger.about["dev_f1"] == max(entry["dev_f1"] for entry in history)
+    assert about["dev_f1"] == max(entry["dev_f1"] for entry in history)
+    test = sentences("fo", 5)
+    assert [p.tags for p in loaded.predict(test)] == [p.tags for p in tagger.predict(test)]
+
+
+def test_the_head_starts_with_how_often_each_label_is(place: Path) -> None:
+    tagger = train(config(place, epochs=1, lr=0.0, em_sentences=0))
+    shares = tagger.model.head.bias.detach().softmax(dim=0)
+    assert float(shares.max()) > 0.2 and float(shares.min()) > 1e-3 and len(tagger.labels) == 9
+
+
+@pytest.mark.parametrize("bits", [16, 9])
+def test_a_run_may_be_saved_small(place: Path, tmp_path: Path, bits: int) -> None:
+    run = config(place, epochs=1, em_sentences=0)
+    tagger = train(run, tmp_path, saving=Saving(bits=bits, save_encoder=True))
+    loaded = load_tagger(tmp_path)
+    assert (tmp_path / "encoder").is_dir() and loaded.labels == tagger.labels
+    assert json.loads((tmp_path / "config.json").read_text())["merged"] == (bits == 9)
+    with pytest.raises(ZgulError, match="saved in 32, 16, 9 bits a number, not in 8"):
+        train(run, tmp_path / "other", saving=Saving(bits=8))
 
 
 @pytest.mark.parametrize("at", [1, 7, 12, 20])
-def test_interrupted_and_resumed_equals_uninterrupted(place, tmp_path, at):
+def test_interrupted_and_resumed_equals_uninterrupted(place: Path, tmp_path: Path, at: int) -> None:
     """Ctrl-C after any step: at the first, at an evaluation, in the second epoch."""
     run = config(place, em_sentences=0, noise=NoiseConfig(sentences=0.5), eval_every=7)
     whole = train(run, tmp_path / "whole")
-    from zgul.training.stepper import Stepper
-
     steps = 0
     original = Stepper.step
 
-    def step(self, batch):
+    def step(self: Stepper, batch: Batch) -> torch.Tensor:
         nonlocal steps
         steps += 1
         if steps == at:
             signal.raise_signal(signal.SIGINT)
         return original(self, batch)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stepper, "step", step)
-        with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore Ctrl-C (nohup)
+    try:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Stepper, "step", step)
             train(run, tmp_path / "parts")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert steps == at, "the step that Ctrl-C fell in is finished, and no other is begun"
     assert (tmp_path / "parts" / "checkpoint.safetensors").is_file()
     assert not (tmp_path / "parts" / "config.json").exists()
     torch.manual_seed(99)  # nothing may hang on the random state of this process
-    resumed = train(run, tmp_path / "parts", resume=True)
+    resumed = train(run, tmp_path / "parts", saving=RESUME)
     assert_same(trained_tensors(whole), trained_tensors(resumed))
     histories = [(tmp_path / name / "history.json").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
     assert_same(*(load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "parts")))
 
 
-def test_an_early_stop_is_not_trained_past_when_resumed(place, tmp_path):
+def test_an_early_stop_is_not_trained_past_when_resumed(place: Path, tmp_path: Path) -> None:
     run = config(place, epochs=30, lr=0.0, patience=2, em_sentences=0)
     whole = train(run, tmp_path / "whole")
     assert whole.about["steps"] < 30 * 12
 
-    def stop_late(entry):
-        if str(entry.get("stage")).startswith("EM settings"):
+    def stop_late(status: Status) -> None:
+        if status.stage.startswith("EM settings"):
             raise KeyboardInterrupt
 
     run = config(place, epochs=30, lr=0.0, patience=2)
     with pytest.raises(KeyboardInterrupt):  # while EM settings are chosen: training is over, nothing is lost
-        train(run, tmp_path / "parts", stop_late)
+        train(run, tmp_path / "parts", report=stop_late)
     assert (tmp_path / "parts" / "checkpoint.safetensors").is_file()
-    again = []
-    assert train(run, tmp_path / "parts", again.append, resume=True).about["steps"] == whole.about["steps"]
-    assert not any("loss" in entry for entry in again), "no step was taken again"
+    again: list[Status] = []
+    resumed = train(run, tmp_path / "parts", report=again.append, saving=RESUME)
+    assert resumed.about["steps"] == whole.about["steps"]
+    assert not any("loss" in status.figures for status in again), "no step was taken again"
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(place, tmp_path):
-    def stop(entry):
-        if "dev_f1" in entry:
+def test_a_checkpoint_of_another_configuration_is_refused(place: Path, tmp_path: Path) -> None:
+    def stop(status: Status) -> None:
+        if "dev F1" in status.figures:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        train(config(place), tmp_path, stop)
-    with pytest.raises(ZgulError, match="unfinished run; go on with --resume"):
+        train(config(place), tmp_path, report=stop)
+    with pytest.raises(ZgulError, match=r"unfinished run\. Go on with --resume"):
         train(config(place), tmp_path)
     with pytest.raises(ZgulError, match="another configuration"):
-        train(config(place, lr=0.5), tmp_path, resume=True)
-    saved = TrainingConfig.from_dict(TrainingConfig.from_yaml(tmp_path / "train.yaml"))
+        train(config(place, lr=0.5), tmp_path, saving=RESUME)
+    saved = TrainingConfig.from_dict(read_yaml(tmp_path / "train.yaml"))
     assert saved == resolve(config(place)), "what is refused leaves the run as it can be resumed"
     checkpoint = tmp_path / "checkpoint.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(ZgulError, match="not a complete safetensors file"):
-        train(config(place), tmp_path, resume=True)
+        train(config(place), tmp_path, saving=RESUME)
 
 
-def test_a_finished_model_is_not_overwritten(place, tmp_path):
+def test_a_finished_model_is_not_overwritten(place: Path, tmp_path: Path) -> None:
     run = config(place, epochs=1, em_sentences=0, method="sft-m")
     train(run, tmp_path)
     with pytest.raises(ZgulError, match="holds a finished model"):
         train(run, tmp_path)
     with pytest.raises(ZgulError, match="trained to the end"):
-        train(run, tmp_path, resume=True)
-    train(run, tmp_path, overwrite=True)
+        train(run, tmp_path, saving=RESUME)
+    train(run, tmp_path, saving=OVERWRITE)
     with pytest.warns(ZgulWarning, match="no checkpoint"):
-        train(run, tmp_path / "new", resume=True)
+        train(run, tmp_path / "new", saving=RESUME)
     (tmp_path / "file").write_text("")
     with pytest.raises(ZgulError, match="is a file"):
         train(run, tmp_path / "file")
-    with pytest.raises(ZgulError, match=r"train.yaml cannot be written .*; choose another --output"):
+    with pytest.raises(ZgulError, match=r"train\.yaml cannot be written .*Choose another folder"):
         train(run, tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "zgull"}, "there is no method 'zgull'"),
-        ({"group": "romance"}, "there is no group 'romance'; there are: germanic"),
-        ({"group": "", "sources": ()}, "say what to train on"),
+        ({"group": "romance"}, r"There is no group 'romance'\. There are: germanic"),
+        ({"group": "", "sources": ()}, "Say what to train on"),
         ({"group": "", "sources": ("en", "qqqq")}, "qqqq"),
         ({"leave_out": ("sw",)}, "sw cannot be left out"),
         ({"leave_out": ("en",), "method": "sft-en"}, "nothing to train on without en"),
         ({"data": ""}, "--data DIR"),
         ({"data": "no/such"}, "zgul data fetch --group germanic"),
-        ({"group": "slavic"}, "no pos data for 'ru'"),
+        ({"group": "slavic"}, "ru"),
         ({"device": "cuda:99"}, "no device"),
-        ({"adapters": "no/such"}, "no language adapters at"),
+        ({"adapters": "no/such"}, "No language adapters at"),
         ({"extra_adapters": ("fo",), "adapters": "bank"}, "no language adapter for fo"),
         ({"adapters": "wide"}, "made for an encoder of 2 layers of width 32"),
         ({"encoder": "./no/such"}, "no such folder"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_it_starts(place, tmp_path, change, message):
+def test_what_cannot_be_trained_is_refused_before_it_starts(
+    place: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     for name, width in (("bank", 16), ("wide", 32)):
         bank = [LanguageAdapter.new(language, width, 2) for language in ("en", "is", "de")]
         save_adapters(tmp_path / f"{name}.safetensors", bank)
@@ -189,7 +221,7 @@ def test_what_cannot_be_trained_is_refused_before_it_starts(place, tmp_path, cha
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_labels_that_training_lacks_count_as_mistakes_on_dev(place, tmp_path):
+def test_labels_that_training_lacks_count_as_mistakes_on_dev(place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pos" / "en"
     folder.mkdir(parents=True)
     (folder / "train.tsv").write_text("a\tNOUN\n\n")
@@ -199,40 +231,16 @@ def test_labels_that_training_lacks_count_as_mistakes_on_dev(place, tmp_path):
     assert tagger.labels == ["NOUN"] and tagger.about["dev_f1"] == 50
 
 
-def test_adapters_are_found_wherever_they_lie(place, tmp_path):
-    from zgul.adapters.hub import write_adapter
-    from zgul.encoders import Encoder, load
-
-    encoder = Encoder(load(place / "encoder")[0])
-    made = {language: LanguageAdapter.new(language, 16, 2, size=4) for language in ("en", "is", "de", "fo")}
-    for adapter in made.values():
-        for layer in adapter.layers:
-            torch.nn.init.normal_(layer.up.weight)
-    save_adapters(tmp_path / "mixed" / "two.safetensors", [made["en"], made["fo"]])
-    write_adapter(made["is"], tmp_path / "mixed" / "is")
-    write_adapter(made["de"], tmp_path / "alone")
-
-    found = find_adapters(f"{tmp_path / 'mixed'},{tmp_path / 'alone'}", ["is", "de", "en"], encoder)
-    assert [adapter.language for adapter in found] == ["is", "de", "en"], "fo was not asked for"
-    for adapter in found:
-        assert torch.equal(adapter.layers[1].up.weight, made[adapter.language].layers[1].up.weight)
-    with pytest.raises(ZgulError, match="no language adapter for cs"):
-        find_adapters(str(tmp_path / "mixed"), ["en", "cs"], encoder)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ZgulError, match="holds no language adapters"):
-        find_adapters(str(tmp_path / "empty"), ["en"], encoder)
-
-
-def test_a_target_adapter_joins_the_bank(place, tmp_path):
+def test_a_target_adapter_joins_the_bank(place: Path, tmp_path: Path) -> None:
     """MADX^multi-Tgt and ZGUL++: the target's adapter stands beside those of the sources."""
     run = config(place, epochs=1, em_sentences=0, extra_adapters=("fo",), method="madx-multi")
     tagger = train(run, tmp_path)
-    assert tagger.model.bank.languages == ["en", "is", "de", "fo"]
-    loaded = Tagger.from_pretrained(tmp_path)
+    assert tagger.bank_languages == ["en", "is", "de", "fo"]
+    loaded = load_tagger(tmp_path)
     assert len(loaded.predict(sentences("fo", 3), strategy="tgt")) == 3
 
 
-def test_em_settings_by_the_targets_own_dev_set_are_labelled_so(place):
+def test_em_settings_by_the_targets_own_dev_set_are_labelled_so(place: Path) -> None:
     with pytest.warns(ZgulWarning, match="EM settings for gsw are chosen on de"):
         tagger = train(config(place, epochs=1, em_by="target", em_sentences=5))
     assert "not zero-shot" in tagger.about["em"]["by"]
@@ -241,98 +249,107 @@ def test_em_settings_by_the_targets_own_dev_set_are_labelled_so(place):
     assert "fo dev" not in str(tagger.about["em"]["targets"][""]["on"]), "other languages stay zero-shot"
 
 
-def test_em_settings_by_leaving_a_source_out(place, tmp_path):
+def test_em_settings_by_leaving_a_source_out(place: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs zgul[tensorboard]")
-    stages = []
+    stages: list[str] = []
     run = config(place, epochs=1, em_by="loso", em_sentences=5, tensorboard=True)
-    tagger = train(run, tmp_path, lambda status: stages.append(status.get("stage")))
-    assert {"without is", "EM settings on is"} <= set(stages)
+    tagger = train(run, tmp_path, report=lambda status: stages.append(status.stage))
+    assert {"without is: training", "EM settings on is"} <= set(stages)
     assert tagger.parts.sources == ["en", "is", "de"]
     assert "trained without it" in tagger.about["em"]["by"]
 
 
-def test_em_by_loso_judges_a_source_with_a_tagger_that_never_saw_it(place, monkeypatch):
-    judged = []
+def test_em_by_loso_judges_a_source_with_a_tagger_that_never_saw_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[tuple[str, list[str], set[str]]] = []
 
-    def table(tagger, dev, **_):
+    def table(tagger: Tagger, dev: list[Any], **_: Any) -> EMTable:
         judged.append((dev[0].language, tagger.parts.sources, set(tagger.about["sentences"])))
-        return EMTable(dev[0].language, len(dev), 50.0, {(1, 0.1): 50.0})
+        return EMTable(dev[0].language, len(dev), EMConfig(), {(0, 0.0): 50.0, (1, 0.1): 50.0})
 
     monkeypatch.setattr("zgul.training.run.em_table", table)
     train(config(place, epochs=1, em_by="loso", em_sentences=5))
     assert sorted(judged) == [("de", ["en", "is"], {"en", "is"}), ("is", ["en", "de"], {"en", "de"})]
 
 
-def test_leave_one_source_out(place, tmp_path):
+def test_leave_one_source_out(place: Path, tmp_path: Path) -> None:
     result = leave_one_out(config(place, epochs=1, em_sentences=5), tmp_path)
     assert list(result) == ["is", "de"] and list(result["is"]) == ["em", "plain", "em-tied"]
-    kept = Tagger.from_pretrained(tmp_path / "without-is")
+    kept = load_tagger(tmp_path / "without-is")
     assert kept.parts.sources == ["en", "de"] and set(kept.about["sentences"]) == {"en", "de"}
     assert kept.about["em"]["targets"]["is"]["on"] == ["de dev"], "chosen without looking at the source left out"
     with pytest.raises(ZgulError, match="needs two sources"):
         leave_one_out(config(place, group="", sources=("en",)))
 
 
-def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(place, tmp_path, monkeypatch):
+def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = config(place, epochs=1, em_sentences=5)
     whole = leave_one_out(run, tmp_path / "whole")
 
-    def stop_in_the_second(entry):
-        if entry.get("stage") == "without de" and "dev_f1" in entry:
+    def stop_in_the_second(status: Status) -> None:
+        if status.stage == "without de: training" and "dev F1" in status.figures:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        leave_one_out(run, tmp_path / "parts", stop_in_the_second)
+        leave_one_out(run, tmp_path / "parts", report=stop_in_the_second)
     with pytest.raises(ZgulError, match="without-is holds a finished model"):
         leave_one_out(replace(run, seed=4), tmp_path / "parts")
     with pytest.raises(ZgulError, match=r"leave_one_out.yaml belongs to a run with another configuration"):
-        leave_one_out(replace(run, seed=4), tmp_path / "parts", resume=True)
-    trained, stages = [], set()
-    monkeypatch.setattr(
-        "zgul.training.run.train",
-        lambda config, *a, **k: trained.append((config.leave_out, k)) or train(config, *a, **k),
-    )
-    resumed = leave_one_out(run, tmp_path / "parts", lambda entry: stages.add(entry["stage"]), resume=True)
+        leave_one_out(replace(run, seed=4), tmp_path / "parts", saving=RESUME)
+    trained: list[tuple[tuple[str, ...], Saving]] = []
+    stages: set[str] = set()
+
+    def counted(config: TrainingConfig, *arguments: Any, **options: Any) -> Tagger:
+        trained.append((config.leave_out, options["saving"]))
+        return train(config, *arguments, **options)
+
+    monkeypatch.setattr("zgul.training.run.train", counted)
+    resumed = leave_one_out(run, tmp_path / "parts", report=lambda status: stages.add(status.stage), saving=RESUME)
     assert resumed == whole
-    assert [left_out for left_out, _ in trained] == [("de",)] and trained[0][1]["resume"]
-    assert "without is" not in stages
-    assert leave_one_out(run, tmp_path / "parts", resume=True) == whole, "all are loaded"
+    assert [left_out for left_out, _ in trained] == [("de",)] and trained[0][1].resume
+    assert not any(stage.startswith("without is") for stage in stages)
+    assert leave_one_out(run, tmp_path / "parts", saving=RESUME) == whole, "all are loaded"
     (tmp_path / "parts" / "leave_one_out.yaml").unlink()
     with pytest.raises(ZgulError, match=r"without-is/train.yaml belongs to a run with another configuration"):
-        leave_one_out(replace(run, seed=4), tmp_path / "parts", resume=True)
+        leave_one_out(replace(run, seed=4), tmp_path / "parts", saving=RESUME)
     trained.clear()
-    leave_one_out(replace(run, seed=4), tmp_path / "parts", overwrite=True)
+    leave_one_out(replace(run, seed=4), tmp_path / "parts", saving=OVERWRITE)
     assert len(trained) == 2
 
 
-def test_going_on_and_replacing_exclude_each_other(place, tmp_path):
-    with pytest.raises(ZgulError, match="give one of them"):
-        train(config(place), tmp_path, resume=True, overwrite=True)
+def test_going_on_and_replacing_exclude_each_other(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ZgulError, match="Give one of them"):
+        train(config(place), tmp_path, saving=Saving(resume=True, overwrite=True))
 
 
-def test_tensorboard_has_the_course_of_training(place, tmp_path):
+def test_tensorboard_has_the_course_of_training(place: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs zgul[tensorboard]")
     train(config(place, epochs=1, em_sentences=0, tensorboard=True), tmp_path)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     history = json.loads((tmp_path / "history.json").read_text())
-    for name in ("dev_f1", "loss"):
+    for name, key in (("dev F1", "dev_f1"), ("loss", "loss")):
         logged = {event.step: event.value for event in events.Scalars(name)}
-        assert logged[history[-1]["step"]] == pytest.approx(history[-1][name])
-    assert len(events.Scalars("dev_f1")) == len(history)
+        assert logged[history[-1]["step"]] == pytest.approx(history[-1][key])
+    assert len(events.Scalars("dev F1")) == len(history)
     assert len(events.Scalars("loss")) == history[-1]["step"], "on a CPU of every step"
     with pytest.raises(ZgulError, match="--output"):
         train(config(place, tensorboard=True))
 
 
-def test_tensorboard_missing_is_said_before_training(place, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+def test_tensorboard_missing_is_said_before_training(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ZgulError, match=r"pip install 'zgul\[tensorboard\]'"):
         train(config(place, tensorboard=True), tmp_path)
 
 
-def test_every_option_of_a_method_reaches_it(place):
+def test_every_option_of_a_method_reaches_it(place: Path) -> None:
     options = MethodOptions(combine="max", reduction=4.0, l_scores="additive")
     tagger = train(config(place, epochs=1, em_sentences=0, options=options, unannotated=("PUNCT",)))
     assert tagger.parts.options == options and "PUNCT" not in tagger.labels

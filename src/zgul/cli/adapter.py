@@ -128,7 +128,7 @@ def train(
         }
         save_adapters(made, [result.adapter])
         if adapterhub:
-            from zgul.adapters.hub import write_adapter
+            from zgul.adapters.adapterhub import write_adapter
 
             write_adapter(result.adapter, output / language, model_type=model.config.model_type, model_name=encoder)
     _show(result.scores, len(packed.held_out))

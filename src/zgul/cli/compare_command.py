@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from zgul.cli import app
+from zgul.cli import new_app
+from zgul.paper.comparison import RunComparison, compare_runs
 
-if TYPE_CHECKING:
-    from zgul.paper.comparison import RunComparison
+app = new_app()
 
 
-@app.command("compare")
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="RUN", help="RESULTS:RUN[:ROW], or a tagged file.")],
     second: Annotated[str, typer.Argument(metavar="RUN", help="What to compare it with, in the same form.")],
@@ -40,31 +42,26 @@ def compare(
 
     `zgul compare ours.conllu theirs.conllu --gold test.conllu --task pos`
     """
-    from zgul.paper.comparison import compare_runs
-
-    found = compare_runs(first, second, gold=gold, task=task, samples=samples, confidence=confidence)
+    result = compare_runs(first, second, gold=gold, task=task, samples=samples, confidence=confidence)
     if as_json:
-        print(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+        print(json.dumps(asdict(result), ensure_ascii=False, indent=1))
     else:
-        _show(found)
+        _show(result)
 
 
-def _show(found: RunComparison) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    heads = ["", "words", "first F1", "second F1", "difference", f"{found.confidence:.0%} interval"]
+def _show(result: RunComparison) -> None:
+    heads = ["", "words", "first F1", "second F1", "difference", f"{result.confidence:.0%} interval"]
     heads += ["only first right", "only second right", "McNemar p"]
     table = Table(box=None, pad_edge=False)
     for number, head in enumerate(heads):
         table.add_column(head, justify="right" if number else "left", no_wrap=number in (0, 4, 5))
-    for row in found.rows:
+    for row in result.rows:
         f1 = (f"{row.first_f1:.1f}", f"{row.second_f1:.1f}")
         spread = (f"{row.difference:+.1f}", f"{row.low:+.1f} to {row.high:+.1f}")
         right = (f"{row.only_first_right:,}", f"{row.only_second_right:,}")
         p = "< 0.0001" if row.p < 0.0001 else f"{row.p:.4f}"
         table.add_row(row.language, f"{row.words:,}", *f1, *spread, *right, p)
     console = Console(highlight=False)
-    console.print(f"first:  {found.first}\nsecond: {found.second}", markup=False, soft_wrap=True)
+    console.print(f"first:  {result.first}\nsecond: {result.second}", markup=False, soft_wrap=True)
     console.print(table)
-    console.print(f"{found.verdict} (Intervals by {found.samples:,} bootstrap samples of sentences.)", markup=False)
+    console.print(f"{result.verdict} (Intervals by {result.samples:,} bootstrap samples of sentences.)", markup=False)

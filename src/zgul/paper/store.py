@@ -158,14 +158,14 @@ class Store:
     def predictions(self, run: str, row: str, language: str) -> list[list[str]]:
         """The tags that a score was computed from."""
         query = "SELECT tags FROM predictions WHERE run = ? AND row = ? AND language = ?"
-        for found in self._all(query, run, row, language):
-            return [line.split(" ") if line else [] for line in _unpack(found["tags"])]
+        for line in self._all(query, run, row, language):
+            return [tags.split(" ") if tags else [] for tags in _unpack(line["tags"])]
         raise ZgulError(f"{self.folder} holds no predictions of {row} for {language} by run {run[:12]}")
 
     def gold(self, group: str, language: str) -> list[Sentence]:
         """The test sentences of a target as they were scored, with their tags."""
-        for found in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
-            return [Sentence(words, tags, language) for words, tags in _unpack(found["sentences"])]
+        for line in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
+            return [Sentence(words, tags, language) for words, tags in _unpack(line["sentences"])]
         raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
 
     def has_gold(self, group: str, language: str) -> bool:
@@ -181,12 +181,12 @@ class Store:
 
     def facts(self, run: str) -> dict[str, Any]:
         """What is known of a run so far."""
-        found = self._all("SELECT facts FROM runs WHERE hash = ?", run)
-        return dict(json.loads(found[0]["facts"])) if found else {}
+        lines = self._all("SELECT facts FROM runs WHERE hash = ?", run)
+        return dict(json.loads(lines[0]["facts"])) if lines else {}
 
     def scored(self, run: str) -> set[tuple[str, str]]:
         """Rows and languages of a run that have a score."""
-        return {(found["row"], found["language"]) for found in self._all("SELECT * FROM scores WHERE run = ?", run)}
+        return {(line["row"], line["language"]) for line in self._all("SELECT * FROM scores WHERE run = ?", run)}
 
     # --- writing
 
@@ -230,6 +230,11 @@ class Store:
     def start(self, run: str) -> None:
         """A run begins, or begins again."""
         self._update(run, status=RUNNING, error="", started=time.time())
+
+    def reset(self, run: str) -> None:
+        """Plan a run again that failed or was killed."""
+        if self.status(run) != DONE:
+            self._update(run, status=PLANNED, error="")
 
     def finish(self, run: str, seconds: float, facts: dict[str, Any]) -> None:
         """A run is done."""

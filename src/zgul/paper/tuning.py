@@ -36,14 +36,14 @@ class TunedMethod:
 
 def choose_settings(runs: Iterable[StoredRun]) -> list[TunedMethod]:
     """The settings chosen from finished runs of the part "tuning". A setting that lacks a group is left out."""
-    found: dict[tuple[str, str], dict[tuple[float, float | None], dict[str, float]]] = defaultdict(dict)
+    tried: dict[tuple[str, str], dict[tuple[float, float | None], dict[str, float]]] = defaultdict(dict)
     for run in runs:
         if run.part == "tuning" and run.facts.get("dev_f1"):
             setting = (float(run.extra["rate"]), run.extra.get("reduction"))
-            by_setting = found[GROUPS[run.group].task, run.method]
+            by_setting = tried[GROUPS[run.group].task, run.method]
             by_setting.setdefault(setting, {})[run.group] = max(run.facts["dev_f1"])
     tuned = []
-    for (task, method), settings in found.items():
+    for (task, method), settings in tried.items():
         groups = tuple(name for name in GROUPS if any(name in by_group for by_group in settings.values()))
         means = {
             setting: sum(by_group.values()) / len(groups)

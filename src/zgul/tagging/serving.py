@@ -12,9 +12,9 @@ from pathlib import Path
 
 from zgul.adapters.shipped import shipped_folder
 from zgul.errors import ZgulError
+from zgul.json_files import read_json
 from zgul.languages import Language, explain_group, find
 from zgul.tagger import Tagger, load_tagger
-from zgul.tensors import read_json
 
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
 GENERAL = "all"  # the name of the taggers over all sources

@@ -1,7 +1,7 @@
 """AdamW with clipping, in float32 or with bfloat16 weights.
 
-In bfloat16 the model's weights and buffers are bfloat16, and AdamW updates float32 copies of those that are trained. The
-copies lie in one vector, so that an update takes a few kernels instead of a few hundred.
+In bfloat16 the model's weights are bfloat16, and AdamW updates float32 copies of those that are trained. The copies
+lie in one vector, so that an update takes a few kernels instead of a few hundred.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ class Optimiser:
         self.weights: dict[str, Tensor] = dict(named)  # in float32, by name
         device = next(iter(named.values())).device
         on_gpu = device.type == "cuda"
-        frozen: list[Tensor] = [value for value in model.parameters() if not value.requires_grad]
-        frozen += [value for value in model.buffers() if value.is_floating_point()]
-        self._frozen = {value: value.data for value in frozen}
+        self._frozen = {value: value.data for value in model.parameters() if not value.requires_grad}
         self._copies: list[_Copies] = []
         half = precision == "bfloat16" or (precision == "auto" and on_gpu)
         for value in self._frozen if half else ():

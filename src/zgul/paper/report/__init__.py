@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
-from zgul.paper.analyses import Progress, analyse, silent
+from zgul.paper.analyses import analyse
 from zgul.paper.export import Export
 from zgul.paper.frame import Frame
 from zgul.paper.report.build import Report, build_report
@@ -19,6 +19,8 @@ from zgul.paper.report.latex import latex_document, latex_table
 from zgul.paper.report.markdown import write_markdown
 from zgul.paper.report.side_by_side import NAME
 from zgul.paper.store import Store
+from zgul.progress import Report as Progress
+from zgul.progress import Status, silent
 
 FORMATS = ("html", "md", "latex", "figures")
 
@@ -49,7 +51,7 @@ def write_report(
     """Write the report of a folder of results, or of an export, into a folder. Returns the files written.
 
     ``earlier`` names exports or folders of earlier protocols, to be compared with these results, which are then called
-    ``label``. ``report`` is told of progress.
+    ``label``. ``report`` is called with the progress.
     """
     chosen, output = tuple(formats), Path(output)
     if unknown := [name for name in chosen if name not in FORMATS]:
@@ -64,7 +66,7 @@ def write_report(
         with atomic_write(output / name, "wb") as file:
             file.write(content)
         written.append(output / name)
-        report({"stage": "writing", "done": len(written), "total": len(written)})
+        report(Status("writing", len(written), len(written)))
     return written
 
 

@@ -34,16 +34,16 @@ COST_ROWS = {"SFT-M": "sft-m", "CPG": "cpg", "ZGUL": "zgul", "MADX^multi": "madx
 
 def tuning_table(frame: Frame, task: str) -> ReportTable | None:
     """Dev F1 of each rate that was tried for the methods of a task, the chosen one marked."""
-    tuned = [found for found in choose_settings(frame.runs_of("tuning")) if found.task == task]
-    rates = sorted({rate for found in tuned for rate, _ in found.dev_f1})
+    tuned = [tried for tried in choose_settings(frame.runs_of("tuning")) if tried.task == task]
+    rates = sorted({rate for tried in tuned for rate, _ in tried.dev_f1})
     rows: list[TableRow] = []
-    for found in sorted(tuned, key=lambda found: TRAINED.index(found.method)):
-        reductions = dict.fromkeys(reduction for _, reduction in found.dev_f1)
+    for tried in sorted(tuned, key=lambda tried: TRAINED.index(tried.method)):
+        reductions = dict.fromkeys(reduction for _, reduction in tried.dev_f1)
         for number, reduction in enumerate(sorted(reductions, key=lambda value: value or 0)):
-            title = found.method if reduction is None else f"{found.method}, reduction {reduction:g}"
-            cells = tuple(_tried(found, rate, reduction) for rate in rates)
+            title = tried.method if reduction is None else f"{tried.method}, reduction {reduction:g}"
+            cells = tuple(_tried(tried, rate, reduction) for rate in rates)
             rows.append(TableRow(title, cells, rule=bool(rows) and number == 0))
-    groups = dict.fromkeys(group_title(group) for found in tuned for group in found.groups)
+    groups = dict.fromkeys(group_title(group) for tried in tuned for group in tried.groups)
     sft, adapters, reduced = (
         listed(map(_rate, numbers.GRID[name])) for name in ("SFT Learning Rate", "Learning Rate", "Reduction Factor")
     )
@@ -57,9 +57,9 @@ def _rate(value: float) -> str:
     return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")
 
 
-def _tried(found: TunedMethod, rate: float, reduction: float | None) -> Cell:
-    chosen = found.chosen == (rate, reduction)
-    return Cell(found.dev_f1.get((rate, reduction)), bold=chosen, mark=" ←" if chosen else "", digits=2)
+def _tried(tried: TunedMethod, rate: float, reduction: float | None) -> Cell:
+    chosen = tried.chosen == (rate, reduction)
+    return Cell(tried.dev_f1.get((rate, reduction)), bold=chosen, mark=" ←" if chosen else "", digits=2)
 
 
 def em_choices_table(frame: Frame) -> ReportTable | None:
@@ -78,7 +78,7 @@ def em_choices_table(frame: Frame) -> ReportTable | None:
             chosen = [choice for choice in choices if choice[0]]
             ties = sum(dev == 0 for _, dev, _ in chosen)
             counts = (Cell(count, digits=0) for count in (len(choices), len(chosen), ties))
-            gains = (_mean_of(found, place) for place in (1, 2) for found in (chosen, choices))
+            gains = (_mean_of(used, place) for place in (1, 2) for used in (chosen, choices))
             rows.append(TableRow(row, (*counts, *gains)))
     heads = [Column(name) for name in ("Choices", "EM chosen (T > 0)", "of them ties")]
     for where in ("Gain on dev", "Gain on the target"):
@@ -100,12 +100,18 @@ def weights(
     runs = frame.runs_of("variants" if variant else "zero-shot", group)
     name = "weights_untrained" if untrained else "weights"
     tables = [run.facts.get(name, {}).get(kind) for run in runs if run.extra.get("variant", "") == variant]
-    return [{code: found[code] for code in GROUPS[group].targets if code in found} for found in tables if found]
+    return [
+        {code: by_target[code] for code in GROUPS[group].targets if code in by_target}
+        for by_target in tables
+        if by_target
+    ]
 
 
-def correlation(found: Mapping[str, Mapping[str, float]]) -> float | None:
+def correlation(by_target: Mapping[str, Mapping[str, float]]) -> float | None:
     """Pearson's correlation of weight and average similarity over all pairs of target and source."""
-    pairs = [(weight, similarity(target, source)) for target, row in found.items() for source, weight in row.items()]
+    pairs = [
+        (weight, similarity(target, source)) for target, row in by_target.items() for source, weight in row.items()
+    ]
     first, second = np.array(pairs).T if len(pairs) > 2 else np.zeros((2, 2))
     if first.std() < 1e-9 or second.std() < 1e-9:
         return None  # all weights are equal: no correlation is defined
@@ -139,16 +145,17 @@ def correlation_table(frame: Frame) -> ReportTable | None:
 
 def attention_summary(frame: Frame) -> list[str]:
     """Do the weights follow relatedness? Random starts decide, if there are runs with them."""
-    variant = RANDOM_START if frame.runs_of("variants") else ""
+    variants = {run.extra.get("variant") for run in frame.runs_of("variants")}
+    variant = RANDOM_START if RANDOM_START in variants else ""
     answers = []
     for kind, network in list(WEIGHTS.items())[:2]:
-        found = {group: group_correlation(frame, kind, group, variant=variant) for group in GROUPS}
-        judged = {group_title(group): follows(value.mean) for group, value in found.items() if value}
+        values = {group: group_correlation(frame, kind, group, variant=variant) for group in GROUPS}
+        judged = {group_title(group): follows(value.mean) for group, value in values.items() if value}
         groups = {answer: listed(g for g in judged if judged[g] == answer) for answer in sorted({*judged.values()})}
-        answers += [f"{network}'s " + "; ".join(map("{0[0]} in {0[1]}".format, groups.items()))] if groups else []
+        answers += [f"{network}: " + "; ".join(map("{0[0]} in {0[1]}".format, groups.items()))] if groups else []
     source = "from random starts" if variant else "from starts at typological likeness"
-    told = text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)
-    return [f"**Attention follows relatedness**: {told}"] if answers else []
+    answer = text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)
+    return [f"**Attention follows relatedness**: {answer}"] if answers else []
 
 
 def follows(correlation: float) -> str:
@@ -162,9 +169,9 @@ def language_weights_table(frame: Frame, group: str, language: str) -> ReportTab
     rows = []
     sources = GROUPS[group].sources
     for kind, title in WEIGHTS.items():
-        tables = [found[language] for found in weights(frame, kind, group) if language in found]
+        tables = [by_target[language] for by_target in weights(frame, kind, group) if language in by_target]
         if tables:
-            spread = (mean_std([found.get(source, 0.0) for found in tables]) for source in sources)
+            spread = (mean_std([by_target.get(source, 0.0) for by_target in tables]) for source in sources)
             rows.append(TableRow(f"{title} weight", tuple(cell(value, digits=2) for value in spread)))
     measures: tuple[Kind, ...] = ("average", "genetic", "syntactic") if rows else ()
     for measure in measures:
@@ -180,9 +187,9 @@ def language_weights_table(frame: Frame, group: str, language: str) -> ReportTab
 def classes_table(frame: Frame, task: str, language: str | None = None) -> ReportTable | None:
     """F1 of each class, averaged over the languages that have it, or of one language."""
     groups = [name for name in frame.groups() if GROUPS[name].task == task]
-    found = {row: [e for g in groups for e in frame.entries(g, row, language=language)] for row in COMPARED}
-    found = {row: entries for row, entries in found.items() if entries}
-    first = next(iter(found.values()), [])
+    by_row = {row: [e for g in groups for e in frame.entries(g, row, language=language)] for row in COMPARED}
+    by_row = {row: entries for row, entries in by_row.items() if entries}
+    first = next(iter(by_row.values()), [])
     support: dict[str, dict[str, float]] = {}  # class -> language -> gold chunks
     for entry in first:
         for name, values in entry.score.per_class.items():
@@ -191,18 +198,18 @@ def classes_table(frame: Frame, task: str, language: str | None = None) -> Repor
     printed = numbers.CLASSES[task] if language is None else numbers.PaperTable("")
     rows = []
     for name in sorted(support, key=lambda name: ([*numbers.CLASSES[task].values, name].index(name), name)):
-        cells = [cell(_class_f1(found[row], name, support[name]), printed.get(name, row)) for row in found]
+        cells = [cell(_class_f1(by_row[row], name, support[name]), printed.get(name, row)) for row in by_row]
         total = Cell(sum(support[name].values()), paper=printed.get(name, "support"), digits=0)
         rows.append(TableRow(name, (*bold_best(cells), total)))
     if rows:
         languages = list(dict.fromkeys(entry.score.language for entry in first))
-        cells = [cell(average(entries, languages), printed.get("Micro-F1", row)) for row, entries in found.items()]
+        cells = [cell(average(entries, languages), printed.get("Micro-F1", row)) for row, entries in by_row.items()]
         total = Cell(sum(row.cells[-1].value or 0 for row in rows), paper=printed.get("Micro-F1", "support"), digits=0)
         rows.append(TableRow("Micro-F1", (*bold_best(cells), total), rule=True))
     where = find(language).name if language else "averaged over all languages that have the class"
     beside = "mean ± standard deviation over seeds" if language else text("beside").replace("column", "row")
     caption = text("classes", task=task.upper(), where=where, beside=beside)
-    return table(f"classes-{language or task}", caption, "Class", (*found, Column("Support", rule=True)), rows)
+    return table(f"classes-{language or task}", caption, "Class", (*by_row, Column("Support", rule=True)), rows)
 
 
 def _class_f1(entries: Sequence[Entry], name: str, languages: Mapping[str, float]) -> MeanStd | None:
@@ -218,11 +225,11 @@ def cost_table(frame: Frame) -> ReportTable | None:
     groups, rows = frame.groups(), []
     for title, method in COST_ROWS.items():
         facts = {group: [run.facts for run in frame.runs_of("zero-shot", group, method)] for group in groups}
-        sizes = [fact["trainable"] / 1e6 for found in facts.values() for fact in found if "trainable" in fact]
+        sizes = [fact["trainable"] / 1e6 for of_group in facts.values() for fact in of_group if "trainable" in fact]
         if sizes:
             cells = [Cell(mean(sizes), paper=numbers.COST.get(title, "parameters"))]
-            for group, found in facts.items():
-                times = [fact["seconds_per_epoch"] for fact in found if "seconds_per_epoch" in fact]
+            for group, of_group in facts.items():
+                times = [fact["seconds_per_epoch"] for fact in of_group if "seconds_per_epoch" in fact]
                 minutes = numbers.COST.get(title, group)
                 cells.append(Cell(mean(times) if times else None, paper=minutes and 60 * minutes))
             rows.append(TableRow(title, tuple(cells)))
@@ -281,16 +288,16 @@ def runs_table(frame: Frame) -> ReportTable | None:
     """How many runs and hours each part took."""
     rows = []
     for part in dict.fromkeys(run.part for run in frame.runs):
-        found = [run for run in frame.runs if run.part == part]
-        devices = {str(run.facts["device"]) for run in found if "device" in run.facts}
-        sets = ({run.seed for run in found}, devices or {"–"}, set(map(encoder_of, found)))
-        hours = Cell(sum(run.seconds for run in found) / 3600, digits=2)
-        cells = (Cell(len(found), digits=0), hours, *text_cells(*(listed(sorted(values)) for values in sets)))
+        runs = [run for run in frame.runs if run.part == part]
+        devices = {str(run.facts["device"]) for run in runs if "device" in run.facts}
+        sets = ({run.seed for run in runs}, devices or {"–"}, set(map(encoder_of, runs)))
+        hours = Cell(sum(run.seconds for run in runs) / 3600, digits=2)
+        cells = (Cell(len(runs), digits=0), hours, *text_cells(*(listed(sorted(values)) for values in sets)))
         rows.append(TableRow(part, cells))
     return table("runs", text("runs"), "Part", ("Runs", "Hours, summed", "Seeds", "Device", "Encoder"), rows)
 
 
 def checksums_table(frame: Frame) -> ReportTable | None:
-    found = frame.store.meta.get("checksums") or {}
-    rows = (TableRow(name, text_cells(value)) for name, value in sorted(found.items()) if value)
+    checksums = frame.store.meta.get("checksums") or {}
+    rows = (TableRow(name, text_cells(value)) for name, value in sorted(checksums.items()) if value)
     return table("checksums", text("checksums"), "File", ("sha256",), rows)

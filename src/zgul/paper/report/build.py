@@ -52,12 +52,12 @@ def _sections(frame: Frame, frames: Mapping[str, Frame], compared: bool) -> Iter
     few_shot: list[Block | None] = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
     few_shot[1:1] = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
     data = [analysis.data_groups_table(frame), analysis.data_targets_table(frame)]
-    told = (tuple(f"**{name}**: {how}" for name, how in departures(frame)),)
+    explained = (_departures(frame),)
     for title, anchor, blocks, command in (
         ("Ours and the paper's", "overview", [figures.overview(frame)], RUN),
         ("Do the paper's claims hold here?", "claims", _claims(frame), RUN),
         ("Earlier protocols", "earlier", claims.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD -o DIR"),
-        ("Departures from the paper", "departures", told, RUN),
+        ("Departures from the paper", "departures", explained, RUN),
         ("Zero-shot", "zero-shot", [scores.zero_shot_table(frame, group) for group in groups], zero_shot),
         ("Tuning", "tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
         ("Entropy minimisation", "em", [*em, *(scores.em_table(frame, group) for group in groups)], zero_shot),
@@ -83,6 +83,10 @@ def _claims(frame: Frame) -> Blocks:
     table = claims.verdict_table(frame)
     sentences = claims.summary(frame) + analysis.attention_summary(frame)
     return [tuple(sentences), text("rule"), table] if table else []
+
+
+def _departures(frame: Frame) -> Block:
+    return tuple(f"**{name}**: {sentence}" for name, sentence in departures(frame))
 
 
 def _examples(frame: Frame, compared: bool) -> Blocks:
@@ -132,9 +136,9 @@ def _printed(frame: Frame, main: Page) -> tuple[ReportTable, ...]:
     single = {block.name: block for block in main.blocks() if isinstance(block, ReportTable)}
     joined = []
     for task, names in PAIRS:
-        found = [(group_title(g), single.pop(f"zero-shot-{g}")) for g in names if f"zero-shot-{g}" in single]
-        if found:
-            titles = " and ".join(title for title, _ in found)
+        pair = [(group_title(g), single.pop(f"zero-shot-{g}")) for g in names if f"zero-shot-{g}" in single]
+        if pair:
+            titles = " and ".join(title for title, _ in pair)
             caption = text("printed", groups=titles, task=task.upper(), alpha=claims.ALPHA)
-            joined.append(join(f"zero-shot-{task}", caption, found))
+            joined.append(join(f"zero-shot-{task}", caption, pair))
     return (*joined, *single.values())

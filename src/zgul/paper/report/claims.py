@@ -117,8 +117,8 @@ def summary(frame: Frame) -> list[str]:
         claims = [claim for claim in find_claims(frame) if claim.statement == statement]
         ahead, held = sum(claim.difference > 0 for claim in claims), sum(claim.holds for claim in claims)
         what = "its average is the highest, its own ablations aside," if statement == FIRST else "it raises the average"
-        told = f"**{statement}**: {what} in {ahead} of {len(claims)} groups. The claim holds in {held}."
-        sentences += [told] if claims else []
+        sentence = f"**{statement}**: {what} in {ahead} of {len(claims)} groups. The claim holds in {held}."
+        sentences += [sentence] if claims else []
     return sentences
 
 
@@ -133,10 +133,10 @@ def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
 
 
 def _earlier_verdicts(frames: Mapping[str, Frame]) -> ReportTable | None:
-    found = [{claim.title: claim for claim in find_claims(frame)} for frame in frames.values()]
+    by_protocol = [{claim.title: claim for claim in find_claims(frame)} for frame in frames.values()]
     rows = []
-    for title, now in found[-1].items():
-        claims = [claims.get(title) for claims in found]
+    for title, now in by_protocol[-1].items():
+        claims = [by_title.get(title) for by_title in by_protocol]
         cells = (
             Cell(text=f"{signed(c.difference)} ({c.verdict})", bold=c.verdict != now.verdict) if c else Cell(text="–")
             for c in claims

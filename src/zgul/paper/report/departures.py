@@ -79,5 +79,5 @@ def _note(value: Any) -> str:
     """A note in one line. Hashes are set as code."""
     if isinstance(value, list | tuple):
         return listed(map(_note, value))
-    told = str(value)
-    return f"`{told}`" if len(told) > 30 and " " not in told else told
+    note = str(value)
+    return f"`{note}`" if len(note) > 30 and " " not in note else note

@@ -94,7 +94,7 @@ class ReportTable:
     @property
     def column_groups(self) -> list[tuple[str, int]]:
         """The headings over the columns and how many columns each spans; empty if there are none."""
-        spans = [(title, len(list(found))) for title, found in groupby(column.group for column in self.columns)]
+        spans = [(title, len(list(columns))) for title, columns in groupby(column.group for column in self.columns)]
         return spans if any(title for title, _ in spans) else []
 
 
@@ -174,9 +174,9 @@ def join(name: str, caption: str, tables: Sequence[tuple[str, ReportTable]]) -> 
     for number, (heading, table) in enumerate(tables):
         for index, column in enumerate(table.columns):
             columns.append(Column(column.title, heading, column.rule or (index == 0 and number > 0)))
-        found = {row.title: row.cells for row in table.rows}
+        own = {row.title: row.cells for row in table.rows}
         for title in titles:
-            cells[title].extend(found.get(title, tuple(Cell() for _ in table.columns)))
+            cells[title].extend(own.get(title, tuple(Cell() for _ in table.columns)))
     ruled = {row.title for _, table in tables for row in table.rows if row.rule}
     rows = tuple(TableRow(title, tuple(cells[title]), title in ruled) for title in titles)
     return ReportTable(name, caption, tuple(columns), rows, tables[0][1].corner)

@@ -55,10 +55,11 @@ def weight_maps(frame: Frame) -> list[Figure]:
     for kind, title in WEIGHTS.items():
         maps = []
         for name in frame.groups():
-            found = weights(frame, kind, name)
-            targets = tuple(code for code in GROUPS[name].targets if found and all(code in seed for seed in found))
+            by_seed = weights(frame, kind, name)
+            targets = tuple(code for code in GROUPS[name].targets if by_seed and all(code in seed for seed in by_seed))
             values = [
-                [sum(seed[t].get(s, 0.0) for seed in found) / len(found) for s in GROUPS[name].sources] for t in targets
+                [sum(seed[t].get(s, 0.0) for seed in by_seed) / len(by_seed) for s in GROUPS[name].sources]
+                for t in targets
             ]
             maps += [_heat_map(name, targets, values)] if targets else []
         if maps:
@@ -106,15 +107,15 @@ def _few_shot(frame: Frame, group: str, languages: list[str]) -> Lines:
 def unlabelled_curve(frame: Frame) -> Figure | None:
     """F1 by share of the text, over the languages that every point has."""
     rows = [row for row in GREW_FROM if unlabelled_entries(frame, row)]
-    found = {(row, share): _with_share(frame, row, share) for row in rows for share in SHARES}
-    shares = [share for share in SHARES if any(found[row, share] for row in rows)]
-    there = [{entry.score.language for entry in found[row, share]} for row in rows for share in shares]
+    entries = {(row, share): _with_share(frame, row, share) for row in rows for share in SHARES}
+    shares = [share for share in SHARES if any(entries[row, share] for row in rows)]
+    there = [{entry.score.language for entry in entries[row, share]} for row in rows for share in shares]
     languages = sorted(set.intersection(*there)) if there else []
     if not languages or len(shares) < 2:
         return None
     lines = {}
     for row in rows:
-        values = ((100 * share, average(found[row, share], languages)) for share in shares)
+        values = ((100 * share, average(entries[row, share], languages)) for share in shares)
         lines[row] = [(share, value) for share, value in values if value]
     names, starts = listed(map(str.capitalize, languages)), listed(f"{GREW_FROM[row]} for {row}" for row in rows)
     draw = partial(draw_curves, {"": lines}, "% of the text", columns=1)

@@ -167,15 +167,15 @@ def unlabelled_entries(frame: Frame, row: str, share: float = 1.0) -> list[Entry
 
 def unlabelled_table(frame: Frame) -> ReportTable | None:
     """The paper's table of the methods that read unlabelled text of the target."""
-    found = {row: unlabelled_entries(frame, row) for row in TARGET_TEXT}
-    there = {entry.score.language for entries in found.values() for entry in entries}
+    by_row = {row: unlabelled_entries(frame, row) for row in TARGET_TEXT}
+    there = {entry.score.language for entries in by_row.values() for entry in entries}
     languages = [code for code in TARGETS if code in there]
     same = there == set(numbers.UNLABELLED.values["SFT++"]) - {AVERAGE}
     sizes = frame.analyses.get("text") or {}
     note = "" if same else ". Avg is over the languages shown; the paper's is over its twelve and is not shown"
     if left := [code for code in TARGETS if code in sizes and code not in there]:
         note += f". Not run, though there is text: {listed(left)}"
-    rows = ((row, found[row], from_paper(numbers.UNLABELLED, row, average=same)) for row in TARGET_TEXT)
+    rows = ((row, by_row[row], from_paper(numbers.UNLABELLED, row, average=same)) for row in TARGET_TEXT)
     made = f1_table("unlabelled", text("unlabelled", note=note), languages, rows, ["ZGUL++ w/o target adapter"])
     if not made or not sizes:
         return made

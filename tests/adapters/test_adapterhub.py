@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
+from zgul.adapters.adapterhub import read_adapter, write_adapter
 from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
-from zgul.adapters.hub import read_adapter, write_adapter
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 8, 2
@@ -224,7 +224,7 @@ def test_an_old_task_adapter_names_an_invertible_block_it_never_had(tmp_path: Pa
     )
     assert_same(read_adapter(tmp_path), adapter)
     edit(tmp_path, config=lambda c: c.update(type="text_lang"))
-    with pytest.raises(ZgulError, match=r"the invertible block lacks"):
+    with pytest.raises(ZgulError, match=r"It lacks invertible_adapters\.en\.F\.0\.weight"):
         read_adapter(tmp_path)
 
 
@@ -241,10 +241,10 @@ REFUSED_CONFIGS = {
     "scaling": ("learned", 'scaling is "learned"'),
     "leave_out": ([1], r"leave_out is \[1\]"),
     "architecture": ("lora", 'architecture is "lora"'),
-    "non_linearity": ("swish", "activation 'swish' is unknown; zgul has relu, gelu, gelu_new"),
-    "inv_adapter": ("glow", "invertible block 'glow' is not supported"),
+    "non_linearity": ("swish", 'non_linearity is "swish", but zgul has only relu, gelu, gelu_new'),
+    "inv_adapter": ("glow", 'inv_adapter is "glow", but zgul supports only'),
     "inv_adapter_reduction_factor": (0, "inv_adapter_reduction_factor must be a number above 0"),
-    "reduction_factor": (None, "reduction_factor must be a number above 0, not null"),
+    "reduction_factor": (None, "reduction_factor must be a number above 0 .*not null"),
 }
 
 
@@ -281,24 +281,36 @@ def plus(key: str, value: torch.Tensor | None = None) -> Callable[[Tensors], Ten
 
 
 REFUSED_TENSORS = {
-    "missing": (without("layer.1.output.adapters.en.adapter_up.b"), "layer 1 lacks adapter_up.bias"),
-    "missing layer": (without("layer.0."), "layer 0 lacks adapter_down.0.bias.* and 1 more"),
-    "no layers": (without("encoder."), "no adapter layer"),
-    "no invertible": (without("invertible"), "the invertible block lacks F.0.bias"),
-    "half an invertible": (without(".G.2."), "the invertible block lacks G.2.bias, G.2.weight"),
-    "extra": (plus("bert.encoder.layer.0.output.adapters.en.gate.bias"), "layer 0 has gate.bias, which"),
-    "foreign": (plus("bert.pooler.dense.bias"), "bert.pooler.dense.bias are no part of a Pfeiffer adapter"),
+    "missing": (
+        without("layer.1.output.adapters.en.adapter_up.b"),
+        "It lacks encoder.layer.1.output.adapters.en.adapter_up.bias",
+    ),
+    "missing layer": (
+        without("layer.0."),
+        "It lacks encoder.layer.0.output.adapters.en.adapter_up.weight",
+    ),
+    "no layers": (without("encoder."), "contains no layer of an adapter"),
+    "no invertible": (without("invertible"), "It lacks invertible_adapters.en.F.0.weight"),
+    "half an invertible": (
+        without(".G.2."),
+        "lacks invertible_adapters.en.G.2.bias, invertible_adapters.en.G.2.w",
+    ),
+    "extra": (
+        plus("bert.encoder.layer.0.output.adapters.en.gate.bias"),
+        "contains encoder.layer.0.output.adapters.en.gate.bias, which",
+    ),
+    "foreign": (plus("bert.pooler.dense.bias"), "bert.pooler.dense.bias do not belong to a Pfeiffer adapter"),
     "attention": (
         plus("bert.encoder.layer.0.attention.output.adapters.en.adapter_up.bias"),
-        "no part of a Pfeiffer adapter",
+        "do not belong to a Pfeiffer adapter",
     ),
     "two adapters": (
         plus("bert.encoder.layer.0.output.adapters.de.adapter_up.bias"),
-        "configuration is of the adapter 'en', the weights of: de, en",
+        'configuration is for the adapter "en", the weights are for: de, en',
     ),
-    "NaN": (plus(UP, torch.full((WIDTH, 4), torch.nan)), f"{UP} has values that are NaN or infinite"),
+    "NaN": (plus(UP, torch.full((WIDTH, 4), torch.nan)), f"{UP} contains values that are NaN or infinite"),
     "infinite": (plus(UP, torch.full((WIDTH, 4), torch.inf)), "NaN or infinite"),
-    "shape": (plus(UP, torch.zeros(WIDTH, 5)), r"layer 1, adapter_up.weight has the shape \[8, 5\]; .* \[8, 4\]"),
+    "shape": (plus(UP, torch.zeros(WIDTH, 5)), r"adapter_up.weight has the shape \[8, 5\]. .* \[8, 4\]"),
 }
 
 
@@ -316,13 +328,15 @@ def test_without_a_width_an_incomplete_last_layer_is_named(tmp_path: Path) -> No
         config=lambda c: c.pop("hidden_size"),
         tensors=without("layer.1.output.adapters.en.adapter_up"),
     )
-    with pytest.raises(ZgulError, match=r"layer 1 lacks adapter_up.bias"):
+    with pytest.raises(ZgulError, match=r"lacks encoder.layer.1.output.adapters.en.adapter_up.weight"):
         read_adapter(tmp_path)
 
 
 def test_an_invertible_block_that_the_configuration_does_not_name(tmp_path: Path) -> None:
     edit(write_adapter(make(), tmp_path), config=lambda c: c["config"].update(inv_adapter=None))
-    with pytest.raises(ZgulError, match=r"has an invertible block that adapter_config.json does not name"):
+    with pytest.raises(
+        ZgulError, match=r"contains invertible_adapters.* and 5 more, which adapter_config.json does not"
+    ):
         read_adapter(tmp_path)
 
 
@@ -357,7 +371,7 @@ def test_a_pickle_with_code_is_not_run(tmp_path: Path, new_format: bool) -> None
     write_adapter(make(), tmp_path, safe=False)
     target = tmp_path / "was-run"
     torch.save({"a": Bomb(target)}, tmp_path / "pytorch_adapter.bin", _use_new_zipfile_serialization=new_format)
-    with pytest.raises(ZgulError, match=r"holds more than tensors.*do not trust it"):
+    with pytest.raises(ZgulError, match=r"more than plain tensors.*posix mkdir.*do not trust it"):
         read_adapter(tmp_path)
     assert not target.exists()
 
@@ -373,10 +387,10 @@ def test_a_pickle_of_something_else(tmp_path: Path, content: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not readable as JSON"),
-        ("[]", "an object is needed"),
-        ("{}", "architecture is missing"),
-        ('{"config": "pfeiffer"}', "architecture is missing"),
+        ("{", "not valid JSON"),
+        ("[]", "must contain a JSON object"),
+        ("{}", "config must be an object"),
+        ('{"config": "pfeiffer"}', "config must be an object"),
     ],
 )
 def test_broken_configurations(tmp_path: Path, text: str, message: str) -> None:
@@ -387,11 +401,11 @@ def test_broken_configurations(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_folders_that_hold_no_adapter(tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match=r"neither adapter.safetensors nor pytorch_adapter.bin"):
+    with pytest.raises(ZgulError, match=r"contains no adapter.safetensors and no pytorch_adapter.bin"):
         read_adapter(tmp_path)
     write_adapter(make(), tmp_path)
     (tmp_path / "adapter_config.json").unlink()
-    with pytest.raises(ZgulError, match=r"has no adapter_config.json"):
+    with pytest.raises(ZgulError, match=r"contains no adapter_config.json"):
         read_adapter(tmp_path)
 
 
