@@ -18,7 +18,9 @@ def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
     if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals received
         yield event
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    # a parent that ignores Ctrl-C (nohup) is to be obeyed, and what other languages installed cannot be put back
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -28,9 +30,8 @@ def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
         event.set()
         restore()
 
-    for number in SIGNALS:
-        if before[number] is not signal.SIG_IGN:  # a parent that ignores Ctrl-C (nohup) is to be obeyed
-            signal.signal(number, receive)
+    for number in before:
+        signal.signal(number, receive)
     try:
         yield event
     finally:
