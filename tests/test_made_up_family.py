@@ -20,15 +20,15 @@ import pytest
 import torch
 
 from family import Family, family, tiny_encoder
-from zgul.adapters.bank import Bank, LanguageAdapter
-from zgul.adapters.mlm import MaskedLM, MLMConfig, MLMHead, pack, specialise, train_masked_lm
-from zgul.corpora.encode import PieceEncoder
-from zgul.encoders.encoder import Encoder
+from zgul.adapters.bank import Bank
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.encoders.pieces import PieceEncoder
 from zgul.evaluation import scores
-from zgul.methods.tagger import Tagger
+from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig
-from zgul.training.data import labelled_data
-from zgul.training.loop import Trainer, seed_everything
+from zgul.training.labelled_data import labelled_data
+from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, pack_text, specialise, train_masked_lm
+from zgul.training.trainer import Trainer, seed_everything
 
 SEEDS = (0, 1, 2)
 LR = {"sft-m": 4e-3, "madx-multi": 1e-2, "zgul": 1e-2}  # of these two, the better on the sources' dev sets
@@ -45,13 +45,12 @@ class Result:
 
 def language_adapters(made: Family, seed: int) -> list[LanguageAdapter]:
     """A head, one adapter for all text, then one for each source that starts from it."""
-    model, tokenizer = tiny_encoder(made, seed=seed)
-    encoder = Encoder(model).requires_grad_(False)
+    encoder, tokenizer = tiny_encoder(made, seed=seed)
     pieces = PieceEncoder(tokenizer, encoder.max_pieces)
-    blocks = [pack(pieces, made.text(source, 400, seed=50), 32) for source in made.sources]
+    blocks = [pack_text(pieces, made.text(source, 400, seed=50), 32) for source in made.sources]
     settings = MLMConfig(steps=60, blocks=64, lr=3e-3, seed=seed)
     torch.manual_seed(seed)
-    head = MLMHead(encoder.width, len(tokenizer))
+    head = MLMHead(encoder.width, encoder.config.vocabulary)
     train_masked_lm(MaskedLM(encoder, head, None, pieces), [torch.cat(blocks)], settings)
     head.requires_grad_(False)
     shape = {"width": encoder.width, "depth": encoder.depth}

@@ -13,7 +13,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -111,8 +111,8 @@ def load_coded(path: Path) -> tuple[dict[str, Tensor | Coded], dict[str, str]]:
         raise ZgulError(f"{path} is not a complete safetensors file ({error}). Fetch or save it again.") from error
     try:
         for name, (bits, columns) in json.loads(metadata.pop(_NOTE, "{}")).items():
-            parts: Any = [packed.pop(name + part) for part in (_STEP, _HIGH, _LOW)]
-            packed[name] = _unpack(*parts, bits, columns)
+            step, high, low = (cast(Tensor, packed.pop(name + part)) for part in (_STEP, _HIGH, _LOW))
+            packed[name] = _unpack(step, high, low, bits, columns)
     except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError, zlib.error) as error:
         raise ZgulError(f"{path} is damaged: its coded tensors cannot be read ({error}). Save it again.") from error
     return packed, metadata
