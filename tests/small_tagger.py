@@ -21,9 +21,18 @@ WIDTH = 16
 
 
 def small_adapters(
-    made: Family = MADE, *, invertible: bool = False, seed: int = 0, depth: int = 2, size: int | None = None
+    made: Family = MADE,
+    *,
+    invertible: bool = False,
+    seed: int = 0,
+    depth: int = 2,
+    size: int | None = None,
+    standardise: bool = False,
 ) -> list[LanguageAdapter]:
-    """Random adapters of several sizes (or of this one) and activations for the family's sources."""
+    """Random adapters of several sizes (or of this one) and activations for the family's sources.
+
+    With ``standardise`` the second one is as AdapterHub's ``ln_before``.
+    """
     adapters = [
         LanguageAdapter.new(
             source,
@@ -36,6 +45,8 @@ def small_adapters(
         for n, source in enumerate(made.sources)
     ]
     generator = torch.Generator().manual_seed(seed)
+    for layer in adapters[1].layers:
+        layer.standardise = standardise
     for adapter in adapters:
         for module in [*adapter.layers, *([adapter.invertible] if adapter.invertible else [])]:
             _randomise(module, generator)
@@ -54,6 +65,7 @@ def small_tagger(
     depth: int = 2,
     size: int | None = None,
     scale: float = 0.4,
+    standardise: bool = False,
 ) -> Tagger:
     """A tagger for the sources of ``MADE``. ``double`` is for comparisons to the last digit.
 
@@ -66,7 +78,9 @@ def small_tagger(
         task=task,
         labels=labels or LABELS,
         sources=MADE.sources,
-        adapters=small_adapters(invertible=options.invertible != "off", depth=depth, size=size),
+        adapters=small_adapters(
+            invertible=options.invertible != "off", depth=depth, size=size, standardise=standardise
+        ),
         options=options,
         features={language: MADE.features(language) for language in MADE.languages} if features else None,
     )

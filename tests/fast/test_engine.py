@@ -23,6 +23,7 @@ from zgul.tagger import Tagger
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in METHODS} | {
+    "zgul, standardised": ("zgul", {}),  # one adapter with AdapterHub's ln_before
     "zgul, additive": ("zgul", {"l_scores": "additive"}),
     "zgul, max": ("zgul", {"combine": "max"}),
     "zgul, low-rank": ("zgul", {"encoder_rank": 2}),
@@ -61,6 +62,7 @@ def tagger_of(kind: str, precision: str = "float32", device: str = "cpu") -> Tag
         options=MethodOptions(dropout=0.0, **options),
         double=precision == "float64",
         scale=0.1 if precision == "bfloat16" else 0.4,
+        standardise="standardised" in kind,
     )
     return tagger.to(device)
 

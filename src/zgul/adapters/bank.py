@@ -57,6 +57,8 @@ class _Held:
 class Bank(nn.Module):
     """N language adapters of one encoder. They are frozen unless ``requires_grad_`` says otherwise."""
 
+    standardised: Tensor  # [N] bool: adapters that see h with mean 0 and variance 1
+
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
         _check_together(adapters, width, depth)
@@ -67,6 +69,8 @@ class Bank(nn.Module):
         self.up = nn.Parameter(torch.zeros(depth, count, size, width), requires_grad=False)  # [L, N, r, d]
         self.up_bias = nn.Parameter(torch.zeros(depth, count, width), requires_grad=False)  # [L, N, d]
         self.invertible = nn.ModuleList(_copy(a.invertible) for a in adapters if a.invertible is not None)
+        # on the bank's device, because a step that is captured as a graph cannot copy it there
+        self.register_buffer("standardised", torch.tensor([a.standardise for a in adapters]), persistent=False)
         with torch.no_grad():
             for n, adapter in enumerate(adapters):
                 for i, layer in enumerate(adapter.layers):
@@ -114,8 +118,7 @@ class Bank(nn.Module):
         if any(adapter.standardise for adapter in self.held):
             standard = F.layer_norm(h, h.shape[-1:])
             other = F.linear(standard, down.flatten(0, 1), bias.flatten()).unflatten(-1, bias.shape)
-            chosen = torch.tensor([adapter.standardise for adapter in self.held], device=h.device)
-            a = torch.where(chosen[:, None], other, a)
+            a = torch.where(self.standardised[:, None], other, a)
         return AdapterOutputs(self._activate(a, self.held, dim=-2), self.up[layer], self.up_bias[layer])
 
     def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
