@@ -28,6 +28,8 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
 GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
 GRAPHS = 64  # graphs that are kept
+# One for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
+GPU_LOCK = threading.Lock()
 
 
 def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> Engine:
@@ -45,8 +47,7 @@ class Engine:
         own = next(model.parameters()).dtype
         self.model = moved_copy(fold(model), device, dtype if own == torch.float32 else None, frozen=True).eval()
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
-        # a graph writes its result always to the same place, so only one thread at a time may use it
-        self._lock: AbstractContextManager[object] = threading.Lock() if device.type == "cuda" else nullcontext()
+        self._lock: AbstractContextManager[object] = GPU_LOCK if device.type == "cuda" else nullcontext()
 
     @property
     def max_tokens(self) -> int:

@@ -65,7 +65,9 @@ class GraphedStep:
         static = {name: tensor.clone() for name, tensor in tensors.items()}
         graph = torch.cuda.CUDAGraph()
         pool = next(iter(self._graphs.values()))[0].pool() if self._graphs else None
+        unit = torch.ones(1, 1, device=next(iter(static.values())).device)
+        torch.mm(unit, unit)  # a thread's first product prepares the matrix library, which is forbidden while capturing
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads go on
             result = self.step(*settings, **static)
         self._graphs[key] = (graph, static, result)
