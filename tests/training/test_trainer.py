@@ -47,8 +47,8 @@ def trainer_of(folder: Path | None = None, method: str = "zgul", dev: bool = Tru
     config = config_of(method=method, **more)
     seed_everything(config.seed)
     data = data_of(config, dev)
-    options = MethodOptions(dropout=0.1)
-    return Trainer(small_tagger(method, labels=data.labels, random=False, options=options), data, config, folder)
+    tagger = small_tagger(method, labels=data.labels, random=False, options=MethodOptions(dropout=0.1), depth=1)
+    return Trainer(tagger, data, config, folder)
 
 
 def resumed(trainer: Trainer) -> list[dict[str, Any]]:
@@ -440,7 +440,11 @@ def test_bfloat16_is_used_where_asked_and_float32_is_left_behind() -> None:
 def test_an_error_leaves_float32_weights_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder may be shared with other runs, which go on."""
     trainer = trainer_of(precision="bfloat16")
-    frozen = {name: value for name, value in weights(small_tagger(random=False)).items() if name.startswith("encoder.")}
+    frozen = {
+        name: value
+        for name, value in weights(small_tagger(random=False, depth=1)).items()
+        if name.startswith("encoder.")
+    }
     monkeypatch.setattr(Stepper, "step", stop_at(2))
     with pytest.raises(Stop):
         trainer.run()
