@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +158,20 @@ def test_an_encoder_without_a_name_must_be_given_again(tmp_path: Path) -> None:
     assert_same_results(tagger, by_name, 1e-6)
 
 
+def test_loading_and_tagging_import_nothing_slow(tmp_path: Path) -> None:
+    """torch's compiler takes two seconds, transformers one. Some operations without memory import the first."""
+    save_tagger(small_tagger(), tmp_path, encoder=True)
+    code = f"""
+import sys
+from zgul.corpora.sentence import Sentence
+from zgul.tagger import load_tagger
+load_tagger({str(tmp_path)!r}).predict([Sentence(["pakile", "jah"], None, "s0")])
+print(sorted({{"torch._dynamo", "sympy", "transformers", "scipy"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 # --- loading touches nothing that was there before
 
 
@@ -249,7 +265,11 @@ def test_folders_that_are_no_tagger(tmp_path: Path, saved: Path) -> None:
     refused(tmp_path / "empty", r"config\.json cannot be read \(No such file")
     (saved / "model.safetensors").unlink()
     refused(saved, r"model\.safetensors: no such file")
-    for text, message in (("{", "is not valid JSON"), ("[]", "must contain a JSON object"), ("[" * 10**5, "too deeply")):
+    for text, message in (
+        ("{", "is not valid JSON"),
+        ("[]", "must contain a JSON object"),
+        ("[" * 10**5, "too deeply"),
+    ):
         (saved / "config.json").write_text(text)
         refused(saved, message)
 

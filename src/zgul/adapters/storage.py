@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
@@ -97,17 +96,25 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
     layers = []
     for index in range(info["depth"]):
         state = _below(tensors, f"{language}.{index}.")
-        with torch.device("meta"):  # a damaged file may announce more than fits into memory
-            layers.append(Bottleneck(width, len(state["down.bias"]), activation, info["standardise"]))
-        layers[-1].load_state_dict(state, assign=True)
+        size = _rows(state, "down", width)
+        layers.append(Bottleneck(width, size, activation, info["standardise"]))
+        layers[-1].load_state_dict(state)
     block = None
     if info["invertible"]:
         state = _below(tensors, f"{language}.invertible.")
-        with torch.device("meta"):
-            block = Invertible(width, reduction_factor(width // 2, len(state["f_down.bias"])), activation)
-        block.load_state_dict(state, assign=True)
+        size = _rows(state, "f_down", width // 2)
+        block = Invertible(width, reduction_factor(width // 2, size), activation)
+        block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
 
+def _rows(state: dict[str, Tensor], matrix: str, columns: int) -> int:
+    """The rows of a matrix. It is compared with its bias and the width before memory is taken for its like."""
+    rows, shape = len(state[f"{matrix}.bias"]), list(state[f"{matrix}.weight"].shape)
+    if shape != [rows, columns]:
+        raise ValueError(f"{matrix} has the shape {shape}, not {[rows, columns]}")
+    return rows
+
+
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name[len(prefix) :]: value.float() for name, value in tensors.items() if name.startswith(prefix)}
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
