@@ -12,9 +12,8 @@ import traceback
 import warnings
 from typing import Any
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from zgul import __version__
 from zgul.errors import ZgulError, ZgulWarning
@@ -50,32 +49,28 @@ def new_app(help: str | None = None) -> typer.Typer:
     )
 
 
-class LazyCommand(click.Command):
+class LazyCommand(TyperCommand):
     """A command that is imported when it is called. The list of commands needs its help text alone."""
-
-    rich_help_panel = None
 
     def __init__(self, name: str) -> None:
         self.module, text = COMMANDS[name]
         super().__init__(name, help=text)
 
-    def load(self) -> click.Command:
-        return typer.main.get_command(importlib.import_module(f"zgul.cli.{self.module}").app)
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        return self.load().make_context(info_name, args, parent, **extra)
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        loaded = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.module}").app)
+        return loaded.make_context(info_name, args, parent, **extra)
 
 
 class Commands(TyperGroup):
     """All commands. What ends one early is handled here, because typer would end it silently, or as failed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> LazyCommand | None:
         return LazyCommand(cmd_name) if cmd_name in COMMANDS else None
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a problem can still be reported
