@@ -202,7 +202,7 @@ def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> 
         sources = [source for files in found.values() for source in files or ()]
         if not sources:
             raise ZgulError(f"{', '.join(names)} holds no files.")
-        return list({source.path: source for source in sources}.values())
+        return list({source.path: source for source in reversed(sources)}.values())[::-1]
     missing = next(name for name, files in found.items() if files is None)
     if any(files and len(name) > 3 and Path(name).is_file() for name, files in found.items()):
         raise ZgulError(f"{missing}: no such file. Give files alone, or text alone.")
