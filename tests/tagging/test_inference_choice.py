@@ -68,11 +68,11 @@ def test_em_that_was_tuned_to_no_steps_is_warned_of(tagger: Tagger) -> None:
 
 
 def test_in_words() -> None:
-    assert str(Inference("plain")) == str(Inference("em", EMConfig(steps=0))) == "no entropy minimisation"
+    assert str(Inference("plain")) == str(Inference("em", EMConfig(steps=0))) == "no EM"
     assert str(Inference("em", EMConfig(1, 20.0), 0.3)) == (
-        "entropy minimisation, 1 step, rate 20, for sentences of at least 0.3 nats a word"
+        "EM: 1 step, rate 20, for sentences of at least 0.3 nats a word"
     )
     release = EMConfig(3, 0.5, start="probabilities", positions="all")
     assert str(Inference("em", release)) == (
-        "entropy minimisation, 3 steps, rate 0.5, from probabilities, over all positions"
+        "EM: 3 steps, rate 0.5, from probabilities, over all positions"
     )

@@ -85,7 +85,7 @@ def command(
     language = find(lang).code
     settings = {"steps": em_steps, "lr": em_lr, "start": em_start, "positions": em_positions}
     changes = {name: value for name, value in settings.items() if value is not None}
-    EMConfig.from_dict(changes, "em ")  # everything is checked before the seconds that loading takes
+    EMConfig.from_dict(changes, "em_")  # everything is checked before the seconds that loading takes
     find_precision(precision)
     if decode is not None:
         decoder(decode, [])
@@ -141,7 +141,7 @@ def _show(result: Evaluation) -> None:
         f"{result.model}"
     )
     console.print(f"[bold]accuracy {own.accuracy:.1f}   F1 {own.f1:.1f}[/bold]")
-    ran = f"EM ran: {inference}" if inference.runs_em else f"EM did not run: {_why_not(result)}"
+    ran = str(inference).replace("EM:", "EM ran:") if inference.runs_em else f"EM did not run: {_why_not(result)}"
     console.print(
         f"{ran}. {result.seconds:.1f} seconds, {own.words / max(result.seconds, 1e-9):,.0f} words a second.\n"
     )

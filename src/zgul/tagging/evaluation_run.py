@@ -64,6 +64,7 @@ class Evaluation:
         """Plain data, as ``zgul evaluate --json`` prints it. Scores are percentages."""
         plain = asdict(self)
         plain |= plain.pop("inference")
+        plain["lang"] = plain.pop("language")
         plain["computed_in"] = plain.pop("precision")  # "precision" is a score
         return asdict(self.scores) | {name: value for name, value in plain.items() if name != "scores"}
 

@@ -28,8 +28,8 @@ class Inference:
 
     def __str__(self) -> str:
         if self.em is None or not self.runs_em:
-            return "no entropy minimisation"
-        details = [f"entropy minimisation, {self.em.steps} step{'s' * (self.em.steps > 1)}", f"rate {self.em.lr:g}"]
+            return "no EM"
+        details = [f"EM: {self.em.steps} step{'s' * (self.em.steps > 1)}", f"rate {self.em.lr:g}"]
         details += [f"for sentences of at least {self.skip_below:g} nats a word"] if self.skip_below else []
         details += [f"from {self.em.start}"] if self.em.start != "scores" else []
         details += ["over all positions"] if self.em.positions == "all" else []

@@ -65,7 +65,7 @@ def load(
     language = find(lang)
     # everything is checked before the seconds that loading takes
     changes = {name: value for name, value in (("steps", em_steps), ("lr", em_lr)) if value is not None}
-    EMConfig.from_dict(changes)
+    EMConfig.from_dict(changes, "em_")
     find_precision(precision)
     place = str(find_device(device))
     if model is not None:
