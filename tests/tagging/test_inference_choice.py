@@ -73,6 +73,4 @@ def test_in_words() -> None:
         "EM: 1 step, rate 20, for sentences of at least 0.3 nats a word"
     )
     release = EMConfig(3, 0.5, start="probabilities", positions="all")
-    assert str(Inference("em", release)) == (
-        "EM: 3 steps, rate 0.5, from probabilities, over all positions"
-    )
+    assert str(Inference("em", release)) == ("EM: 3 steps, rate 0.5, from probabilities, over all positions")

@@ -186,7 +186,7 @@ def _show(choose: Choose, sources: list[TextSource], settings: FileSettings) -> 
     for source in sources:
         with source.open() as opened:
             with _progress():
-                tagger, windows = begin(choose, opened, settings)
+                tagger, windows = begin(choose, opened, settings.kind)
             _show_header(console, tagger)
             for sentence in tagger.tag_sentences(item.sentence for window in windows for item in window):
                 console.print(terminal.render(sentence, console.width))

@@ -151,7 +151,8 @@ class TextTagger:
     def describe(self, task: str) -> str:
         """One line on which tagger this is and what it rests on."""
         sources = ", ".join(_name(code) for code in self.taggers[task].parts.sources)
-        return f"{self.served[task].name}, learnt from {sources}; {self.inference[task]}"
+        inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
+        return f"{self.served[task].name}, learnt from {sources}; {inference}"
 
 
 class TextStream:

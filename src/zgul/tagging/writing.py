@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from zgul.tagging.documents import TaggedSentence
 
 Format = Literal["conllu", "tsv", "json"]
+Read = ConlluSentence | None  # the sentence as it was read from CoNLL-U, where it was
 
 
-def conllu_block(
-    tagged: TaggedSentence, number: int, block: ConlluSentence | None = None, probabilities: bool = False
-) -> str:
+def conllu_block(tagged: TaggedSentence, number: int, block: Read = None, probabilities: bool = False) -> str:
     """UPOS in column 4; entities and, where they are wanted, weights and probabilities in MISC.
 
-    ``block`` is the sentence as it was read from CoNLL-U; all else in it stays as it is. ``number`` identifies a new
-    sentence.
+    All else in a ``block`` that was read stays as it is. ``number`` identifies a new sentence.
     """
     block = block or ConlluSentence.from_sentence(_sentence(tagged), sent_id=str(number))
     for task, layer in tagged.layers.items():
@@ -38,9 +36,7 @@ def conllu_block(
     return str(block)
 
 
-def tsv_block(
-    tagged: TaggedSentence, number: int, block: ConlluSentence | None = None, probabilities: bool = False
-) -> str:
+def tsv_block(tagged: TaggedSentence, number: int, block: Read = None, probabilities: bool = False) -> str:
     """Word, weights and probabilities where they are wanted, tag (of two tasks: UPOS, then entity); a blank line."""
     for word in tagged.words:
         check_word(word)
@@ -52,9 +48,7 @@ def tsv_block(
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
 
 
-def json_block(
-    tagged: TaggedSentence, number: int, block: ConlluSentence | None = None, probabilities: bool = False
-) -> str:
+def json_block(tagged: TaggedSentence, number: int, block: Read = None, probabilities: bool = False) -> str:
     """All that is known of the sentence, in one line: `TaggedSentence.to_dict`."""
     return json.dumps(tagged.to_dict(), ensure_ascii=False) + "\n"
 
