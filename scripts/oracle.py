@@ -26,7 +26,7 @@ from torch import Tensor
 from transformers import BertConfig, XLMRobertaConfig
 
 import adapters
-from zgul.adapters.hub import read_adapter, write_adapter
+from zgul.adapters.adapterhub import read_adapter, write_adapter
 
 OUT = Path(__file__).parents[1] / "tests" / "adapters" / "oracle"
 SIZES: dict[str, Any] = {

@@ -89,7 +89,7 @@ class Options:
                 yield item.name, item.metadata["declared"], defaults[item.name]
 
     @classmethod
-    def groups(cls) -> dict[str, type[Options]]:
+    def option_groups(cls) -> dict[str, type[Options]]:
         """The option groups inside this one, by the name of their field."""
         return {name: type(value) for name, value in _defaults(cls).items() if isinstance(value, Options)}
 

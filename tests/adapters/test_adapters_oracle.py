@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from zgul.adapters.adapterhub import read_adapter, write_adapter
 from zgul.adapters.bank import Bank
-from zgul.adapters.hub import read_adapter, write_adapter
 from zgul.corpora.encode import Batch
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import LanguageVectors

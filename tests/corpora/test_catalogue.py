@@ -35,7 +35,7 @@ def test_every_language_of_a_group_has_its_data(name):
         splits = {file.split.removeprefix("panx.") for file in dataset.files}
         if dataset.role == "target":
             assert "test" in splits and "train" not in splits  # a target is never trained on by mistake
-        elif dataset.fetchable:
+        elif dataset.files:
             assert splits == {"train", "dev"}
 
 
@@ -60,7 +60,7 @@ def test_every_target_file_that_the_paper_tests_on_has_a_checksum():
 
 def test_no_checksum_without_a_use():
     used = {file.path for dataset in catalogue.DATASETS for file in dataset.files}
-    newer = {path for path in catalogue._checksums() if path not in used}
+    newer = {path for path in catalogue.checksums() if path not in used}
     assert all(re.search(r"/r2\.1[5-7]/", path) for path in newer)
 
 
@@ -101,7 +101,7 @@ def test_select_says_what_there_is(options, hint):
 def test_find_takes_patterns_and_suggests():
     assert len(catalogue.find("masakhaner/*")) == 9
     assert [d.name for d in catalogue.find("UD/FO_OFT")] == ["ud/fo_oft"]
-    with pytest.raises(ZgulError, match="did you mean ud/fo_oft"):
+    with pytest.raises(ZgulError, match="Did you mean ud/fo_oft"):
         catalogue.find("ud/fo_ofd")
     with pytest.raises(ZgulError, match="zgul data list"):
         catalogue.find("???????????????????")
@@ -109,5 +109,5 @@ def test_find_takes_patterns_and_suggests():
 
 def test_only_treebanks_have_other_releases():
     (hausa,) = catalogue.find("masakhaner/hau")
-    with pytest.raises(ZgulError, match="one release only"):
+    with pytest.raises(ZgulError, match="only one release"):
         catalogue.at_release(hausa, "r2.17")

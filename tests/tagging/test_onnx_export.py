@@ -16,13 +16,13 @@ from zgul.cli import app
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.json_files import read_json
 from zgul.methods.base import MethodOptions
 from zgul.tagger import Tagger
 from zgul.tagging import onnx_export
 from zgul.tagging.loading import load_shipped
 from zgul.tagging.onnx_export import export_onnx
 from zgul.tagging.serving import serving
-from zgul.tensors import read_json
 
 pytest.importorskip("onnxscript", reason="needs zgul[onnx]")
 OnnxTagger = pytest.importorskip("zgul.tagging.onnx_example", reason="needs zgul[onnx]").OnnxTagger

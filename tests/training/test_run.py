@@ -200,7 +200,7 @@ def test_labels_that_training_lacks_count_as_mistakes_on_dev(place, tmp_path):
 
 
 def test_adapters_are_found_wherever_they_lie(place, tmp_path):
-    from zgul.adapters.hub import write_adapter
+    from zgul.adapters.adapterhub import write_adapter
     from zgul.encoders import Encoder, load
 
     encoder = Encoder(load(place / "encoder")[0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from zgul.adapters.hub import CONFIG, read_adapter
+from zgul.adapters.adapterhub import read_adapter
+from zgul.adapters.adapterhub_index import CONFIG
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
 from zgul.adapters.shipped import shipped_adapters
 from zgul.adapters.storage import load_adapters

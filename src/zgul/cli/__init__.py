@@ -57,8 +57,8 @@ class LazyCommand(TyperCommand):
         super().__init__(name, help=text)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        loaded = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.module}").app)
-        return loaded.make_context(info_name, args, parent, **extra)
+        command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.module}").app)
+        return command.make_context(info_name, args, parent, **extra)
 
 
 class Commands(TyperGroup):
@@ -67,7 +67,7 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> LazyCommand | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return LazyCommand(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:

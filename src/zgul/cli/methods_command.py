@@ -11,10 +11,9 @@ from rich.table import Table
 
 from zgul.cli import new_app
 from zgul.cli.shared_options import AsJson
-from zgul.methods.description import MethodDescription, describe_methods
+from zgul.paper.method_descriptions import MethodDescription, describe_methods
 
 app = new_app()
-PRINTED = {"SFT-M": 177, "CPG": 253, "ZGUL": 41}  # millions of trainable parameters, as the paper prints them
 
 
 @app.command()
@@ -29,8 +28,7 @@ def methods(as_json: AsJson = False) -> None:
     """
     described = describe_methods()
     if as_json:
-        rows = [asdict(method) | {"in_the_paper": PRINTED.get(method.title)} for method in described]
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        print(json.dumps([asdict(method) for method in described], ensure_ascii=False, indent=2))
     else:
         _show(described)
 
@@ -48,7 +46,7 @@ def _show(described: Sequence[MethodDescription]) -> None:
     console.print(table)
     console.print("\nTrainable parameters are counted at the size of mBERT, with 17 labels.", style="dim")
     console.print("The first strategy is the default.", style="dim")
-    printed = "; ".join(f"{title} {millions}M" for title, millions in PRINTED.items())
+    printed = "; ".join(f"{method.title} {method.in_the_paper:g}M" for method in described if method.in_the_paper)
     console.print(f"In the paper: {printed}.", style="dim")
     for method in described:
         if forms := method.in_the_release:

@@ -19,13 +19,13 @@ import typer
 
 from zgul.options import Declared, Options
 
-GIVEN = "given"  # the parameter of a command that receives the values
-
 
 def with_options(
-    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None
+    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None, into: str = "given"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for every field of ``cls`` and its groups, except those in ``skip``.
+
+    The command receives the values that the user gave in the parameter ``into``.
 
     ``noise.words`` becomes ``--noise-words``; ``flags`` gives other names: ``{"noise.sentences": "--noise"}``.
     """
@@ -42,9 +42,9 @@ def with_options(
             for (name, _, _), parameter in zip(declared, added, strict=True):
                 if (value := values.pop(parameter.name)) is not None:
                     _put(given, name, value)
-            command(**values, **{GIVEN: given})
+            command(**values, **{into: given})
 
-        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in own.items() if name != GIVEN]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in own.items() if name != into]
         required = [parameter for parameter in keywords if parameter.default is inspect.Parameter.empty]
         parameters = [*required, *added, *(parameter for parameter in keywords if parameter not in required)]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def with_options(
 def _declared(cls: type[Options], prefix: str = "") -> Iterator[tuple[str, Declared, Any]]:
     for name, about, default in cls.declared():
         yield prefix + name, about, default
-    for name, group in cls.groups().items():
+    for name, group in cls.option_groups().items():
         yield from _declared(group, f"{prefix}{name}.")
 
 

@@ -15,17 +15,17 @@ from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
 from zgul.errors import ZgulError
+from zgul.json_files import write_json
 from zgul.languages import find
 from zgul.options import read_yaml
 from zgul.tagger import Tagger
-from zgul.tensors import write_json
 from zgul.training import run
 from zgul.training.config import TrainingConfig
 from zgul.training.trainer import CHECKPOINT
 
 app = new_app()
 FILES = "Files"
-INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.groups()["options"].declared())  # by --set
+INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()["options"].declared())  # by --set
 
 
 @app.command()

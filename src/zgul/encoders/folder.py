@@ -22,7 +22,8 @@ from zgul.encoders.hub_config import config_for_hub, config_from_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
 from zgul.errors import ZgulError
-from zgul.tensors import read_json, save_tensors, write_json
+from zgul.json_files import read_json, write_json
+from zgul.tensors import save_tensors
 
 CONFIG, WEIGHTS, INDEX, PICKLED = (
     "config.json",

@@ -46,8 +46,9 @@ class EMConfig(Options):
 class Alpha:
     """α: the scores of every layer. EM moves them by ``moves``, which start at zero."""
 
-    def __init__(self, config: EMConfig) -> None:
-        self.config = config
+    def __init__(self, config: EMConfig, rates: Tensor | None = None) -> None:
+        """``rates`` [B] gives each sentence a learning rate of its own, instead of ``config.lr``."""
+        self.config, self.rates = config, rates
         self.start: dict[int, Tensor] = {}  # α⁰, by layer; -1 is the mixture of invertible blocks
         self.moves: dict[int, Tensor] = {}
         self.t = 0
@@ -82,8 +83,8 @@ class Alpha:
         """``α ← α - lr ∇H``, for all layers."""
         gradients = torch.autograd.grad(entropy, list(self.moves.values()))
         with torch.no_grad():
-            for move, gradient in zip(self.moves.values(), gradients, strict=True):
-                move -= self.config.lr * gradient
+            for (layer, move), gradient in zip(self.moves.items(), gradients, strict=True):
+                move -= (self.config.lr if self.rates is None else self.rate_of(layer, self.rates)) * gradient
         self.t += 1
 
     def no_move(self, layer: int, start: Tensor) -> Tensor:
@@ -93,6 +94,10 @@ class Alpha:
     def spread(self, layer: int, move: Tensor) -> Tensor:
         """A layer's moves, in a shape that can be added to its scores."""
         return move
+
+    def rate_of(self, layer: int, rates: Tensor) -> Tensor:
+        """The sentences' learning rates [B], in a shape that can be multiplied with a layer's moves."""
+        return rates[:, None, None, None]
 
 
 def minimise_entropy(

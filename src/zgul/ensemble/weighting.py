@@ -88,7 +88,7 @@ class ZGULWeighting(Weighting):
     def by_language(self, table: Tensor) -> Tensor:
         if LANG2VEC not in self.views:
             return table.new_zeros(1, len(table), len(self.vectors.bank_features))
-        languages, sources = self.vectors(table), self.vectors(self.vectors.bank_features)
+        languages, sources = self.vectors(table), self.vectors(self.vectors.bank_features.to(table.dtype))
         return torch.stack([layer(languages, sources) for layer in self.lang2vec])
 
     def scores(self, layer: int, h: Tensor, outputs: AdapterOutputs, by_language: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ engine.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -90,11 +90,25 @@ class Engine:
         before, after = (packing.unpack(each) for each in alpha.mean_weights()) if weights else (None, None)
         return Inferred(logits, before, after)
 
-    def steps(self, batch: Batch, config: EMConfig, on_step: Callable[[int, Tensor], None]) -> None:
-        """Run EM and pass on the label scores [B, T, C] after t = 0, 1, …, T steps."""
-        packing = Packing(batch.mask)
+    def grid(
+        self, batch: Batch, config: EMConfig, rates: Sequence[float], on_step: Callable[[int, Tensor], None]
+    ) -> None:
+        """Run EM with several learning rates; pass on the label scores [rates, B, T, C] after t = 0, 1, …, T steps.
+
+        Sentences do not see each other, so all rates go into one batch, each with a copy of the sentences.
+        """
+        copies = batch.select(torch.arange(len(batch), device=self.device).repeat(len(rates)))
+        each = torch.tensor(rates, device=self.device).repeat_interleave(len(batch))
+        packing = Packing(copies.mask)
+        alpha = PackedAlpha(config, packing, each)
         with self._lock:
-            minimise_entropy(self._reader(packing), batch, config, alpha=PackedAlpha(config, packing), on_step=on_step)
+            minimise_entropy(
+                self._reader(packing),
+                copies,
+                config,
+                alpha=alpha,
+                on_step=lambda t, logits: on_step(t, logits.unflatten(0, (len(rates), len(batch)))),
+            )
 
     def _reader(self, packing: Packing) -> Callable[..., Tensor]:
         return lambda batch, choose: read_packed(self.model, batch, packing, choose)

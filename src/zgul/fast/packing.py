@@ -69,8 +69,8 @@ class Packing:
 class PackedAlpha(Alpha):
     """α of packed tokens [P, K, N]. When tied, a sentence's move [B, K, N] goes to each of its tokens."""
 
-    def __init__(self, config: EMConfig, packing: Packing) -> None:
-        super().__init__(config)
+    def __init__(self, config: EMConfig, packing: Packing, rates: Tensor | None = None) -> None:
+        super().__init__(config, rates)
         self.packing = packing
 
     def no_move(self, layer: int, start: Tensor) -> Tensor:
@@ -80,6 +80,11 @@ class PackedAlpha(Alpha):
 
     def spread(self, layer: int, move: Tensor) -> Tensor:
         return move[self.packing.sentences] if self.config.tied and layer >= 0 else move
+
+    def rate_of(self, layer: int, rates: Tensor) -> Tensor:
+        if layer < 0:
+            return super().rate_of(layer, rates)
+        return (rates if self.config.tied else rates[self.packing.sentences])[:, None, None]
 
 
 def read_packed(model: Model, batch: Batch, packing: Packing, choose: Choose = softmax_scores) -> Tensor:

@@ -205,10 +205,13 @@ class Tagger:
         return self._predictions(encoded, collected)
 
     def run_batches(
-        self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None
+        self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
     ) -> Iterator[tuple[Batch, Any]]:
-        """Run all chunks of a corpus (or these) in batches. When memory runs out, batches become smaller."""
-        limit = self.engine.max_tokens
+        """Run all chunks of a corpus (or these) in batches. When memory runs out, batches become smaller.
+
+        ``copies``: how many times the tokens of a batch the run works on.
+        """
+        limit = self.engine.max_tokens // copies
         advice = "cut long sentences, tag without EM (--no-em), or use a device with more memory (--device cpu)"
         for batch in encoded.batches(limit, multiple=self.engine.multiple, rows=rows):
             length = batch.input_ids.shape[1]

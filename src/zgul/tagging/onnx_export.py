@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.json_files import read_json, write_json
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
-from zgul.tensors import read_json, write_json
 
 FORMAT = "zgul-onnx-1"
 NEEDED = ("onnx", "onnxscript", "onnxruntime")

@@ -6,12 +6,12 @@ for the taggers over all sources, ``all-pos`` and ``all-ner``. `zgul.tagging.loa
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
+from zgul.json_files import read_json
 from zgul.languages import Language, explain_group, find
 
 TaskChoice = Literal["pos", "ner", "both"]
@@ -70,11 +70,7 @@ def serving(lang: str | Language, task: str) -> Served:
 def shipped_config(name: str) -> dict[str, Any]:
     """The ``config.json`` of a shipped tagger; empty if it is not installed."""
     path = shipped_folder() / name / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise ZgulError(f"{path} is not valid JSON ({error}). Install the package again.") from error
-    return config if isinstance(config, dict) else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def sources(name: str) -> list[str]:

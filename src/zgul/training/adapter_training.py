@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from zgul import encoders
+from zgul.adapters.adapterhub import write_adapter
 from zgul.adapters.bank import Bank
-from zgul.adapters.hub import write_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.lines import Lines

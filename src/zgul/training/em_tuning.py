@@ -1,9 +1,8 @@
 """Settings of entropy minimisation, T and the learning rate, by a grid on a dev set (the paper's appendix A).
 
 The paper's rates, 0.05 to 1.0, are for a sum of entropies. The mean over the words of a sentence is smaller and needs
-3 to
-100. No EM (T = 0) is one of the settings, and of equal ones that with fewer steps is chosen. A run of ten steps passes
-through one and five on its way, so a rate costs one run, not three.
+rates of 3 to 100. No EM (T = 0) is one of the settings, and of equal ones that with fewer steps is chosen. A run of ten
+steps passes through one and five on its way, and all rates run side by side in one batch.
 """
 
 from __future__ import annotations
@@ -62,36 +61,35 @@ def em_table(
     start: str = "scores",
     on_batch: Callable[[int], None] = lambda count: None,
 ) -> EMTable:
-    """F1 of every setting on these sentences. ``on_batch`` receives how many chunks were done at one more rate."""
+    """F1 of every setting on these sentences. ``on_batch`` receives how many chunks were done."""
     grid, strategy = grid or Grid(), strategy or em_strategy(tagger)
     if strategy is None or not tagger.method.uses_em(strategy):
         raise ZgulError(f"{tagger.method.title} has no EM ({strategy or 'no strategy'}). There is nothing to choose.")
     if not sentences:
         raise ZgulError("EM settings are chosen on sentences with tags. There are none.")
-    language = sentences[0].language or ""
     base = EMConfig(start=start, tied=strategy in ("em-tied", "emea"))
     codes = list(dict.fromkeys(sentence.language or "" for sentence in sentences))
     encoded = tagger.pieces.encode(sentences, languages=tagger.language_table(codes, strategy)).to(tagger.device)
-    gold = [sentence.tags or [] for sentence in sentences]
-    table, decode = EMTable(language, len(sentences), base), decoder(tagger.decode, tagger.labels)
+    settings = [(0, 0.0), *((steps, rate) for rate in grid.rates for steps in grid.steps)]
     size = len(encoded.pieces), len(tagger.labels)
-    for rate in grid.rates:
-        config = replace(base, steps=max(grid.steps), lr=rate)
-        kept = {step: torch.zeros(size, device=tagger.device) for step in (0, *grid.steps)}
+    kept = {setting: torch.zeros(size, device=tagger.device) for setting in settings}  # label probabilities [P, C]
 
-        def run(batch: Batch, config: EMConfig = config, kept: dict[int, Tensor] = kept) -> None:
-            def keep(t: int, logits: Tensor) -> None:
-                if t in kept:
-                    encoded.scatter(kept[t], batch, logits.float().softmax(dim=-1))
+    def run(batch: Batch) -> None:
+        def keep(t: int, logits: Tensor) -> None:  # [rates, B, T, C]
+            for rate, own in zip(grid.rates, logits, strict=True):
+                if (t, rate if t else 0.0) in kept:
+                    encoded.scatter(kept[t, rate if t else 0.0], batch, own.float().softmax(dim=-1))
 
-            tagger.engine.steps(batch, config, keep)
+        tagger.engine.grid(batch, replace(base, steps=max(grid.steps)), grid.rates, keep)
 
-        for batch, _ in tagger.run_batches(encoded, run):
-            on_batch(len(batch))
-        for step, probabilities in kept.items():
-            tags = decode(encoded.by_word(probabilities).numpy(), encoded.sentence_sizes)
-            labels = np.split(np.array(tagger.labels)[tags], np.cumsum(encoded.sentence_sizes)[:-1])
-            table.f1[step, rate if step else 0.0] = scores(gold, [row.tolist() for row in labels]).f1
+    for batch, _ in tagger.run_batches(encoded, run, copies=len(grid.rates)):
+        on_batch(len(batch))
+    gold = [sentence.tags or [] for sentence in sentences]
+    table, decode = EMTable(codes[0], len(sentences), base), decoder(tagger.decode, tagger.labels)
+    for setting, probabilities in kept.items():
+        tags = decode(encoded.by_word(probabilities).numpy(), encoded.sentence_sizes)
+        labels = np.split(np.array(tagger.labels)[tags], np.cumsum(encoded.sentence_sizes)[:-1])
+        table.f1[setting] = scores(gold, [row.tolist() for row in labels]).f1
     return table
 
 

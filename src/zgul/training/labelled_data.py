@@ -6,13 +6,12 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zgul import corpora
+from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import EncodedCorpus, ModelLanguages
 from zgul.encoders.pieces import PieceEncoder
@@ -20,9 +19,6 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import find_method
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.noise import CharacterNoise, letter_counts
-
-# English NER is WikiAnn where the other sources are (Indo-Aryan), so that all follow one annotation scheme
-SPLITS = {("indo-aryan", "en"): "panx."}
 
 
 @dataclass
@@ -73,12 +69,11 @@ class LabelledData:
 
 def load_labelled(config: TrainingConfig) -> LabelledData:
     """Read the corpora that a configuration asks for."""
-    folder = Path(config.data)
+    folder = DataFolder(config.data)
     train: list[Sentence] = []
     dev: list[Sentence] = []
     for language in training_languages(config):
-        prefix = SPLITS.get((config.group, language), "")
-        sentences = corpora.load(folder, config.task, language, prefix + "train")
+        sentences = folder.sentences(config.task, language, source_split(config.group, language, "train"))
         train += sample(sentences, config.limit, config.seed) if config.limit else sentences
         dev += dev_sentences(config, language)
     return labelled_data(train, dev, config)
@@ -91,8 +86,8 @@ def training_languages(config: TrainingConfig) -> list[str]:
 
 def dev_sentences(config: TrainingConfig, language: str) -> list[Sentence]:
     """A language's dev set."""
-    prefix = SPLITS.get((config.group, language), "")
-    return corpora.load(config.data, config.task, language, prefix + "dev")
+    split = source_split(config.group, language, "dev")
+    return DataFolder(config.data).sentences(config.task, language, split)
 
 
 def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:

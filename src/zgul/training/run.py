@@ -26,7 +26,7 @@ from zgul.options import read_yaml
 from zgul.progress import Report, Status, counter, silent, within
 from zgul.tagger import Tagger, load_tagger, save_tagger
 from zgul.training.config import TrainingConfig
-from zgul.training.em_tuning import EMTable, Grid, best_setting, em_strategy, em_table
+from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
 from zgul.training.labelled_data import LabelledData, dev_sentences, load_labelled, sample
 from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
@@ -298,8 +298,7 @@ def _table(tagger: Tagger, config: TrainingConfig, language: str, dev: list[Sent
     if config.em_by == "loso":
         without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0, tensorboard=False)
         tagger = train(without, report=within(report, f"without {language}"))
-    work = len(Grid().rates) * len(dev)  # chunks of long sentences make it a little more
-    return em_table(tagger, dev, on_batch=counter(report, f"EM settings on {language}", work))
+    return em_table(tagger, dev, on_batch=counter(report, f"EM settings on {language}", len(dev)))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -21,9 +21,9 @@ from zgul.encoders.batches import EncodedCorpus
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
+from zgul.json_files import write_json
 from zgul.progress import Report, Status, silent
 from zgul.tagger import Tagger
-from zgul.tensors import write_json
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.interrupt import deferred_interrupt
@@ -61,7 +61,7 @@ class Trainer:
     ) -> None:
         """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history."""
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
-        self.checkpoint_every, self._saved = checkpoint_every, -math.inf
+        self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
         self.device = tagger.device
         most = min(tagger.parts.encoder.max_pieces, config.max_pieces)
         related = tagger.pieces.related_letters

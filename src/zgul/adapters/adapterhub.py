@@ -1,0 +1,346 @@
+"""Read and write AdapterHub's files: language adapters as ``adapters`` and adapter-transformers save them.
+
+A folder contains ``adapter_config.json`` and either ``adapter.safetensors`` or ``pytorch_adapter.bin``. All versions of
+the format are read into what the bank takes: in each layer one bottleneck after the feed-forward block (Pfeiffer's
+placement) and, optionally, a NICE block after the embeddings. Other adapters are refused, because zgul would compute
+them wrongly. The files may come from anybody, so sizes are compared with the file before memory is allocated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import pickletools
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+import zgul
+from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter, first_line
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.errors import ZgulError
+from zgul.files import atomic_write
+from zgul.json_files import read_json, write_json
+
+# What an option of the configuration must be, and what `adapters` assumes where the option is absent.
+_PFEIFFER: dict[str, tuple[object, object]] = {
+    "output_adapter": (True, None),
+    "mh_adapter": (False, None),
+    "cross_adapter": (False, False),
+    "original_ln_before": (True, False),
+    "original_ln_after": (True, True),
+    "ln_after": (False, False),
+    "residual_before_ln": (True, True),
+    "is_parallel": (False, False),
+    "use_gating": (False, False),
+    "phm_layer": (False, False),
+    "scaling": (1.0, 1.0),
+    "leave_out": ([], []),
+    "architecture": (None, None),
+}
+_OLD_ACTIVATIONS = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # in files without a version
+_PREFIXES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta"}
+_LAYER, _BLOCK = "encoder.layer.{}.output.adapters", "invertible_adapters"
+_KEY = re.compile(
+    r"(?:\w+\.)?(?:encoder\.layer\.(?P<layer>[0-9]{1,3})\.output\.(?:layer_text_(?:lang|task)_)?adapters"
+    r"|invertible_(?:lang_)?adapters)\.(?P<name>[^.]+)\.(?P<part>.+)"
+)
+_BLOCK_PARTS = {"F.0": "f_down", "F.2": "f_up", "G.0": "g_down", "G.2": "g_up"}
+# All that a pickle of plain tensors refers to.
+_GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch(\.cuda)? \w*Storage")
+_MOST = 1_000_000  # units of a layer, and reduction factor
+_MAX_OPCODES = 300_000  # of a pickle; an adapter of 24 layers has some 8,000
+
+
+def read_adapter(
+    folder_or_name: str | Path, language: str | None = None, *, encoder: str | None = None, version: str | None = None
+) -> LanguageAdapter:
+    """Read a language adapter from a folder, a Hugging Face repository or AdapterHub's index.
+
+    read_adapter("adapters/en")
+    read_adapter("AdapterHub/bert-base-multilingual-cased-en-wiki_pfeiffer")
+    read_adapter("en/wiki@ukp", encoder="bert-base-multilingual-cased")
+
+    ``language`` is its name in the bank. The default is the name in the file.
+    """
+    folder = Path(folder_or_name).expanduser()
+    if not folder.is_dir():
+        folder = fetch_adapter(str(folder_or_name), encoder=encoder, version=version)
+    file = folder / (SAFE if (folder / SAFE).is_file() else PICKLED)
+    if not file.is_file() or not (folder / CONFIG).exists():
+        missing = CONFIG if file.is_file() else f"{SAFE} and no {PICKLED}"
+        raise ZgulError(f"{folder} contains no {missing}. Was it saved by AdapterHub?")
+    config = _Config(folder / CONFIG)
+    adapter = _build(_rename(_read_tensors(file), config, file), config, file)
+    adapter.language = language or config.name
+    adapter.about = {"source": str(folder_or_name), "name": config.name, **config.about}
+    return adapter
+
+
+def write_adapter(
+    adapter: LanguageAdapter,
+    folder: str | Path,
+    *,
+    model_type: str = "bert",
+    model_name: str | None = None,
+    safe: bool = True,
+) -> Path:
+    """Write a folder that `adapters` loads with ``model.load_adapter(folder)``.
+
+    ``model_type`` is the encoder's (``bert``, ``roberta``, ``xlm-roberta``). With ``safe=False`` the weights go to
+    ``pytorch_adapter.bin``, which older versions need.
+    """
+    if model_type not in _PREFIXES:
+        known = ", ".join(_PREFIXES)
+        raise ZgulError(f"AdapterHub files are written for {known}, not for the model type {model_type!r}.")
+    if not re.fullmatch(r"[^./\s]+", adapter.language):
+        raise ZgulError(f"AdapterHub takes no adapter name with dots, slashes or spaces: {adapter.language!r}.")
+    folder = Path(folder)
+    tensors = {}
+    for key, value in _parameters(adapter).items():
+        keys = [key, key.replace("adapter_down.0", "adapter_norm_before")] if adapter.standardise else [key]
+        for name in dict.fromkeys(keys):  # `adapters` has the norm under both names
+            tensors[f"{_PREFIXES[model_type]}.{name}"] = value.detach().cpu().float().clone().contiguous()
+    config = {
+        "config": _architecture(adapter),
+        "hidden_size": adapter.width,
+        "model_name": model_name or adapter.about.get("model_name"),
+        "model_type": model_type,
+        "name": adapter.language,
+        "version": f"zgul.{zgul.__version__}",  # without a version, gelu would mean gelu_new
+    }
+    with atomic_write(folder / (SAFE if safe else PICKLED), "wb") as file:
+        if safe:
+            file.write(save(tensors))
+        else:
+            torch.save(tensors, file)
+    write_json(folder / CONFIG, config)
+    (folder / (PICKLED if safe else SAFE)).unlink(missing_ok=True)  # it would be another, older adapter
+    return folder
+
+
+class _Config:
+    """The checked content of ``adapter_config.json``."""
+
+    def __init__(self, path: Path) -> None:
+        content = read_json(path)
+        self.path = path
+        self.about = {key: content[key] for key in ("model_name", "model_type", "version") if content.get(key)}
+        self.name = str(content.get("name") or "")
+        self.is_task = content.get("type") == "text_task"
+        self.width = content.get("hidden_size")
+        if self.width is not None and (type(self.width) is not int or not 1 <= self.width <= _MOST):
+            raise ZgulError(f"{path}: hidden_size must be a whole number from 1 to {_MOST:,}, not {_show(self.width)}.")
+        inner = self._object(content, "config")
+        for key, (wanted, default) in _PFEIFFER.items():
+            given = default if inner.get(key) is None else inner[key]
+            if given != wanted:
+                raise ZgulError(
+                    f"{path}: {key} is {_show(given)}, but zgul needs {_show(wanted)}. It supports only Pfeiffer's "
+                    "placement: one bottleneck after the feed-forward block, as in adapters named ..._pfeiffer."
+                )
+        self.ln_before = bool(inner.get("ln_before"))
+        name = str(inner.get("non_linearity")).lower()
+        self.activation = name if "version" in content else _OLD_ACTIVATIONS.get(name, name)
+        if self.activation not in ACTIVATIONS:
+            raise ZgulError(f"{path}: non_linearity is {_show(name)}, but zgul has only {', '.join(ACTIVATIONS)}.")
+        self.reduction = inner.get("reduction_factor")
+        nested = self._object(inner, "invertible_adapter") if inner.get("invertible_adapter") else {}
+        block = inner.get("inv_adapter") or nested.get("block_type")
+        if block and block != "nice":
+            raise ZgulError(f"{path}: inv_adapter is {_show(block)}, but zgul supports only the invertible block nice.")
+        given = inner.get("inv_adapter_reduction_factor") or nested.get("reduction_factor")
+        self.block_factor = self._factor(given, "inv_adapter_reduction_factor") if block else None
+
+    def _object(self, value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        if not isinstance(value.get(key), dict):
+            raise ZgulError(f"{self.path}: {key} must be an object that describes the architecture.")
+        return value[key]  # type: ignore[no-any-return]
+
+    def _factor(self, given: Any, key: str) -> float:
+        try:
+            factor = float(given)
+        except (TypeError, ValueError):
+            factor = math.nan
+        if not 1 / _MOST <= factor <= _MOST:
+            raise ZgulError(f"{self.path}: {key} must be a number above 0 and at most {_MOST:,}, not {_show(given)}.")
+        return factor
+
+    def size(self, layer: int, width: int) -> int:
+        """Units of the bottleneck of a layer. The reduction factor may be given by layer."""
+        given = self.reduction
+        if isinstance(given, dict):
+            given = given.get(str(layer), given.get("default"))
+        return max(1, int(width // self._factor(given, "reduction_factor")))
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _architecture(adapter: LanguageAdapter) -> dict[str, object]:
+    factors = [reduction_factor(adapter.width, layer.down.out_features) for layer in adapter.layers]
+    block = adapter.invertible
+    return {
+        **{key: wanted for key, (wanted, _) in _PFEIFFER.items() if key != "architecture"},
+        "adapter_residual_before_ln": False,
+        "ln_before": adapter.standardise,
+        "non_linearity": adapter.activation,
+        "reduction_factor": factors[0] if len(set(factors)) == 1 else {str(i): f for i, f in enumerate(factors)},
+        "inv_adapter": "nice" if block else None,
+        "inv_adapter_reduction_factor": (
+            reduction_factor(block.f_down.in_features, block.f_down.out_features) if block else None
+        ),
+    }
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors in single precision. Nothing in the file is ever run."""
+    try:
+        if path.name == PICKLED:
+            _check_pickles(path)
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            loaded = load_file(path)
+    except pickle.UnpicklingError as error:
+        raise ZgulError(
+            f"{path} contains more than plain tensors, or is damaged ({first_line(error)}). It was not opened, "
+            "because a pickle can run code. Fetch it again; if that does not help, do not trust it."
+        ) from error
+    except Exception as error:  # each library has its own errors for a broken file
+        reason = first_line(error)
+        raise ZgulError(f"{path} is damaged or not a file of weights ({reason}). Fetch it again.") from error
+    if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise ZgulError(f"{path} is not a dictionary of tensors, so not an adapter.")
+    if sum(value.numel() * value.element_size() for value in loaded.values()) > 2 * path.stat().st_size:
+        raise ZgulError(f"{path} is damaged: its tensors are larger than the file. Fetch it again.")
+    for key, value in loaded.items():
+        if not isinstance(key, str) or not value.is_floating_point() or value.element_size() == 1:
+            raise ZgulError(f"{path}: {key!r} ({value.dtype}) is no part of an adapter: only named float tensors are.")
+        if not torch.isfinite(value).all():
+            raise ZgulError(f"{path}: {key} contains values that are NaN or infinite. The adapter cannot be used.")
+    return {key: value.detach().float() for key, value in loaded.items()}
+
+
+def _check_pickles(path: Path) -> None:
+    """Check what a file of `torch.save` refers to, and what sizes it declares, before torch allocates them."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\3\4":  # before torch 1.6: three pickles about the format, then the tensors
+            file.seek(0)
+            for limit in (None, None, None, size):
+                _check_pickle(file, limit)
+            return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type for member in members) or sum(member.file_size for member in members) > size:
+            raise ValueError("it unpacks to more than its own size")
+        for member in members:
+            if member.filename.endswith(".pkl"):
+                with archive.open(member) as file:
+                    _check_pickle(file, size)
+
+
+def _check_pickle(file: IO[bytes], largest: int | None) -> None:
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _GLOBALS.fullmatch(str(argument)):
+            raise pickle.UnpicklingError(f"it refers to {argument}")
+        if isinstance(argument, int) and largest is not None and not 0 <= argument <= largest:
+            raise ValueError(f"it declares a size of {argument:,} in a file of {largest:,} bytes")
+        if count > _MAX_OPCODES:
+            raise ValueError("it is too complex for an adapter")
+
+
+def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[str, Tensor]:
+    """Give the tensors the names of the newest format, without the prefix of the encoder."""
+    renamed: dict[str, Tensor] = {}
+    names, others = set(), []
+    for key, value in tensors.items():
+        match = _KEY.fullmatch(key)
+        if match is None:
+            others.append(key)
+        elif not (config.ln_before and "adapter_norm_before." in key):  # a second name of adapter_down.0
+            names.add(match["name"])
+            place = _LAYER.format(int(match["layer"])) if match["layer"] else _BLOCK
+            renamed[f"{place}.{match['name']}.{match['part']}"] = value
+    if others:
+        raise ZgulError(f"{path}: {_join(others)} do not belong to a Pfeiffer adapter.")
+    if not config.name and len(names) == 1:
+        config.name = names.copy().pop()
+    if names != {config.name}:
+        held = _join(sorted(names)) or "none"
+        raise ZgulError(
+            f"{path}: the configuration is for the adapter {_show(config.name)}, the weights are for: {held}."
+        )
+    return renamed
+
+
+def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> LanguageAdapter:
+    """Make the adapter of a configuration and fill it with the tensors."""
+    depth = max((int(key.split(".")[2]) for key in given if key.startswith("encoder.")), default=-1) + 1
+    if not depth:
+        raise ZgulError(f"{path} contains no layer of an adapter.")
+    stems = [f"{_LAYER.format(i)}.{config.name}" for i in range(depth)]
+    bias = given.get(f"{stems[-1]}.adapter_up.bias")
+    width = config.width or (1 if bias is None else max(1, bias.numel()))
+    if config.is_task and not any(key.startswith(_BLOCK) for key in given):
+        config.block_factor = None  # old task adapters name an invertible block that they never had
+    sizes = [config.size(i, width) for i in range(depth)]
+    # The widest matrices must be there before modules of their size are allocated.
+    matrices = {f"{stem}.adapter_up.weight": (width, size) for stem, size in zip(stems, sizes, strict=True)}
+    if config.block_factor:
+        half = width // 2
+        matrices[f"{_BLOCK}.{config.name}.F.0.weight"] = (max(1, int(half // config.block_factor)), half)
+    _check_shapes(matrices, given, path)
+    layers = [Bottleneck(width, size, config.activation, config.ln_before) for size in sizes]
+    block = Invertible(width, config.block_factor, config.activation) if config.block_factor else None
+    adapter = LanguageAdapter(config.name, layers, block)
+    parameters = _parameters(adapter)
+    _check_shapes({key: tuple(value.shape) for key, value in parameters.items()}, given, path)
+    if extra := sorted(given.keys() - parameters.keys()):
+        raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not account for.")
+    with torch.no_grad():
+        for key, parameter in parameters.items():
+            parameter.copy_(given[key])
+        for stem, layer in zip(stems, layers, strict=True):
+            if config.ln_before:  # D (g * n + b) + c = (D diag g) n + (D b + c)
+                layer.down.bias.add_(layer.down.weight @ given[f"{stem}.adapter_down.0.bias"])
+                layer.down.weight.mul_(given[f"{stem}.adapter_down.0.weight"])
+    return adapter
+
+
+def _parameters(adapter: LanguageAdapter) -> dict[str, Tensor]:
+    """The parameters of an adapter by their names in a file, without the prefix of the encoder."""
+    modules: dict[str, nn.Module] = {}
+    for i, layer in enumerate(adapter.layers):
+        stem = f"{_LAYER.format(i)}.{adapter.language}"
+        if layer.standardise:
+            modules[f"{stem}.adapter_down.0"] = nn.LayerNorm(adapter.width)
+        modules[f"{stem}.adapter_down.{int(layer.standardise)}"] = layer.down
+        modules[f"{stem}.adapter_up"] = layer.up
+    if adapter.invertible is not None:
+        for part, name in _BLOCK_PARTS.items():
+            modules[f"{_BLOCK}.{adapter.language}.{part}"] = getattr(adapter.invertible, name)
+    return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.named_parameters()}
+
+
+def _check_shapes(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Tensor], path: Path) -> None:
+    if missing := sorted(wanted.keys() - given.keys()):
+        raise ZgulError(f"{path} is incomplete. It lacks {_join(missing)}.")
+    for key, shape in wanted.items():
+        if given[key].shape != shape:
+            raise ZgulError(f"{path}: {key} has the shape {list(given[key].shape)}. {CONFIG} asks for {list(shape)}.")
+
+
+def _join(names: list[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(name[:100] for name in names[:most]) + more

@@ -1,0 +1,138 @@
+"""``zgul experiment``: the paper's evaluation, from labelled data to a store of results."""
+
+import shlex
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from zgul.cli import new_app
+from zgul.cli.option_signature import with_options
+from zgul.cli.progress_bars import ProgressBars
+from zgul.devices import find_device
+from zgul.errors import ZgulError
+from zgul.paper.estimate import Estimate
+from zgul.paper.experiments import Experiment, remove_cache, run_paper
+from zgul.paper.export import export_results
+from zgul.paper.plan import PARTS, Inputs, Run
+from zgul.paper.protocol import Protocol, chosen_protocol
+from zgul.paper.store import DONE
+
+app = new_app("Run the paper's experiments.")
+
+
+@app.command("paper")
+@with_options(Protocol)
+@with_options(Inputs, into="inputs")
+def paper(
+    given: dict[str, Any],
+    inputs: dict[str, Any],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; it may hold some.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Parts, groups, methods or targets; slashes join conditions: few-shot/germanic. Repeat the option, or "
+            "separate values with commas."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="All methods on one group and little data.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its time; run nothing.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=0, help="Processes side by side; 0: this one [default: GPU 6, CPU 1].")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start goes on.")] = None,
+    same_code: Annotated[
+        bool, typer.Option("--same-code", help="Count finished runs although the code has changed since.")
+    ] = False,
+) -> None:
+    """Run the paper's evaluation by all methods, groups and seeds.
+
+    Its parts are tuning, zero-shot, variants, few-shot and unlabelled. What is finished is never repeated, and what was
+    killed goes on: start the same command again. A run that fails is recorded and does not stop the others.
+    `zgul report DIR` shows the results.
+
+    Examples:
+
+    `zgul experiment paper --data DIR --output results --dry-run`
+
+    `zgul experiment paper --data DIR --output quick --quick`
+
+    `zgul experiment paper --data DIR --output results --only zero-shot/germanic --seeds 0 --jobs 4`
+
+    `zgul experiment paper --data DIR --output xlmr --encoder xlm-roberta-base --adapters {lang}/wiki@ukp`
+    """
+    if output.exists() and not output.is_dir():
+        raise ZgulError(f"{output} is a file. --output is a folder.")
+    start = Inputs.from_dict(inputs | {"device": find_device(inputs.get("device", "auto")).type})
+    experiment = Experiment(start, chosen_protocol(given, quick), output, only or (), same_code)
+    workers = jobs if jobs is not None else (6 if start.device == "cuda" else 1)
+    if dry_run:
+        _show_plan(experiment, workers)
+        return
+    started = time.monotonic()
+    with ProgressBars() as bars:
+        outcome = run_paper(experiment, workers=workers, minutes=minutes, report=bars)
+    print(f"{outcome.done} runs done in {_time(time.monotonic() - started)}. Results: {output}")
+    for name, error in outcome.failed.items():
+        print(f"zgul: failed: {name}: {next(iter(error.splitlines()), '')}", file=sys.stderr)
+    if outcome.failed:
+        print(f"{len(outcome.failed)} runs failed. They are tried again at the next start.")
+        raise typer.Exit(1)
+    if outcome.stopped:
+        print("Stopped by --minutes. Start the same command again to go on.")
+    else:
+        remove_cache(output)
+        print(f"Next: zgul report {shlex.quote(str(output))} --output DIR")
+
+
+@app.command("export")
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder of results.")],
+    file: Annotated[Path, typer.Argument(help="FILE.json, FILE.json.gz or FILE.json.xz")],
+    data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data sets.")] = None,
+    sentences: Annotated[
+        bool, typer.Option(help="Include the words of the test files; not every licence allows it.")
+    ] = True,
+) -> None:
+    """Write all results as one file, from which every table and figure can be made again.
+
+    Example:
+
+    `zgul experiment export results results.json.gz --data DIR`
+    """
+    export_results(folder, file, data, sentences=sentences)
+    print(f"Written to {file}. Next: zgul report {shlex.quote(str(file))} --output DIR")
+
+
+def _show_plan(experiment: Experiment, workers: int) -> None:
+    runs, store = experiment.plan(), experiment.store()
+    done = {run.hash for run in store.runs(status=DONE)} if store is not None else set()
+    estimate = Estimate(experiment.inputs, experiment.protocol, store)
+    lines: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        lines[run.part, run.group, run.method].append(run)
+    table = Table(title="Plan", title_justify="left")
+    for name in ("part", "group", "method"):
+        table.add_column(name)
+    for name in ("runs", "done", "time left"):
+        table.add_column(name, justify="right")
+    for (part, group, method), alike in sorted(lines.items(), key=lambda item: PARTS.index(item[0][0])):
+        left = [run for run in alike if run.hash not in done]
+        table.add_row(part, group, method, str(len(alike)), str(len(alike) - len(left)), _time(estimate.total(left)))
+    Console(highlight=False).print(table)
+    left = [run for run in runs if run.hash not in done]
+    print(f"{len(runs)} runs, {len(runs) - len(left)} done. With {workers or 1} processes side by side about")
+    print(f"{_time(estimate.total(left, workers))} are left, by runs that were measured here and otherwise roughly.")
+    if experiment.protocol.tunes:
+        print("Learning rates are tuned first. Runs that depend on them may change.")
+
+
+def _time(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"

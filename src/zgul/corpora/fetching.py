@@ -1,0 +1,215 @@
+"""Fetch datasets of the catalogue and lay them out as ``DIR/TASK/LANG/SPLIT.tsv``.
+
+The upstream files stay in ``DIR/raw``. Several treebanks of one language are joined in the order of the catalogue.
+
+A file must have the checksum of the catalogue. A file without one is trusted on first use: once it has been read
+without an error, its SHA-256 goes to ``DIR/fetched.json``, and from then on the file must have it. ``fetched.json``
+also lists the datasets of the folder with their releases, and the files that zgul may overwrite.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from rich.console import Console
+
+from zgul.corpora import catalogue, columns, conllu, wikiann
+from zgul.corpora.catalogue import Dataset, File
+from zgul.corpora.sentence import Sentence
+from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
+from zgul.errors import ZgulError
+from zgul.files import cache_dir
+from zgul.json_files import read_json, write_json
+
+MANIFEST = "fetched.json"
+MAX_MEMBER = 100_000_000  # bytes of a file inside an archive
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """What became of one upstream file."""
+
+    dataset: str
+    path: Path  # of the copy in the data folder
+    sha256: str
+    trust: str  # "catalogue", "first fetch" (now recorded) or "earlier fetch" (recorded then)
+    downloaded: bool  # False: it was there already
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """The data folder, its upstream files, and the datasets of the group that cannot be downloaded."""
+
+    folder: Path
+    files: list[FetchedFile]
+    by_hand: list[Dataset]
+
+
+def fetch_datasets(
+    names: Iterable[str] = (),
+    *,
+    group: str | None = None,
+    release: str | None = None,
+    data_dir: Path | None = None,
+    mirror: str | None = None,
+    options: DownloadOptions = DownloadOptions(),
+) -> FetchResult:
+    """Fetch datasets by name or pattern, or those of a group, and build the files that they have a part in.
+
+    ``release`` is another UD release than the paper's. ``data_dir`` is the cache folder's ``data`` by default.
+    ``mirror`` is an address that replaces the hosts of the catalogue, with the same paths below it.
+    """
+    named = [dataset for name in names for dataset in catalogue.find(name)]
+    for dataset in named:
+        if not dataset.files:
+            raise ZgulError(f"{dataset.name} cannot be fetched ({dataset.homepage}): {dataset.note}.")
+    grouped = catalogue.select(group=group) if group else []
+    datasets = list(dict.fromkeys([*named, *(dataset for dataset in grouped if dataset.files)]))
+    if not datasets:
+        raise ZgulError("Say what to fetch: names such as ud/fo_oft, or a group. `zgul data list` shows all.")
+    if release:
+        datasets = [catalogue.at_release(dataset, release) for dataset in datasets]
+    folder = data_dir or cache_dir() / "data"
+    with exclusive(folder / "raw"):
+        files = _DataFolder(folder).add(datasets, mirror, options)
+    return FetchResult(folder, files, [dataset for dataset in grouped if not dataset.files])
+
+
+@dataclass
+class _DataFolder:
+    """A data folder under construction. All fields but the first are the content of ``fetched.json``."""
+
+    root: Path
+    releases: dict[str, str] = field(default_factory=dict)  # by dataset
+    checksums: dict[str, str] = field(default_factory=dict)  # of the first fetch, by upstream path
+    laid_out: list[str] = field(default_factory=list)  # files that zgul may overwrite
+
+    def __post_init__(self) -> None:
+        path = self.root / MANIFEST
+        if not path.exists():
+            return
+        manifest = read_json(path)
+        try:
+            self.releases = {str(name): str(release) for name, release in manifest["releases"].items()}
+            self.checksums = {str(name): str(digest) for name, digest in manifest["checksums"].items()}
+            self.laid_out = [str(place) for place in manifest["laid_out"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ZgulError(f"{path} is damaged ({error}). Delete it to fetch everything again.") from error
+
+    def _save(self) -> None:
+        fields = {"releases": self.releases, "checksums": self.checksums, "laid_out": self.laid_out}
+        write_json(self.root / MANIFEST, fields)
+
+    def add(self, datasets: list[Dataset], mirror: str | None, options: DownloadOptions) -> list[FetchedFile]:
+        """Download first, then write each file of the folder once, then record what is now trusted."""
+        places = {place for dataset in datasets for place in _places(dataset)}
+        for place in sorted(places):
+            self._check_free(place)
+        parts = [part for part in self._known_with(datasets) if _places(part) & places]
+        upstream = {file.path: (part, file) for part in parts for file in part.files}
+        fetched = [self._ensure(part, file, mirror, options) for part, file in upstream.values()]
+        self.laid_out = sorted({*self.laid_out, *places})
+        self._save()
+        self._lay_out(places, parts, fetched)
+        self.releases |= {dataset.name: dataset.release for dataset in datasets}
+        new = {path: file.sha256 for path, file in zip(upstream, fetched, strict=True) if file.trust == "first fetch"}
+        self.checksums = dict(sorted({**self.checksums, **new}.items()))
+        self._save()
+        return fetched
+
+    def _known_with(self, datasets: list[Dataset]) -> list[Dataset]:
+        """These datasets and those fetched before, in the order of the catalogue."""
+        given = {dataset.name: dataset for dataset in datasets}
+        for listed in catalogue.DATASETS:
+            release = self.releases.get(listed.name)
+            if release and listed.name not in given:
+                given[listed.name] = listed if release == listed.release else catalogue.at_release(listed, release)
+        return [given[listed.name] for listed in catalogue.DATASETS if listed.name in given]
+
+    def _check_free(self, place: str) -> None:
+        """Never write over, or beside, a file that somebody else put there."""
+        path = self.root / place
+        others = [] if place in self.laid_out else sorted(path.parent.glob(f"{path.stem}.*"))
+        if others:
+            raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
+
+    def _ensure(self, dataset: Dataset, file: File, mirror: str | None, options: DownloadOptions) -> FetchedFile:
+        """Download an upstream file, unless a copy with the right checksum is there."""
+        expected = file.sha256 or self.checksums.get(file.path)
+        trust = "catalogue" if file.sha256 else "earlier fetch" if expected else "first fetch"
+        path = self.root / "raw" / file.path
+        digest = file_digest(path) if path.is_file() else ""
+        if digest and expected in (digest, None):
+            return FetchedFile(dataset.name, path, digest, trust, downloaded=False)
+        try:
+            url = f"{(mirror or dataset.host).rstrip('/')}/{file.path}"
+            download(url, path, checksum=expected, max_bytes=file.max_bytes, options=options)
+        except ChecksumError as error:
+            advice = "Try another host with --mirror. If upstream has really changed, please report it."
+            if trust == "earlier fetch":
+                advice = f"It differs from the first fetch. To accept it, delete its line in {self.root / MANIFEST}."
+            raise ZgulError(f"{error} {advice}") from error
+        return FetchedFile(dataset.name, path, expected or file_digest(path), trust, downloaded=True)
+
+    def _lay_out(self, places: set[str], parts: list[Dataset], fetched: list[FetchedFile]) -> None:
+        try:
+            for place in sorted(places):
+                with Console(stderr=True).status(f"Writing {place}"):
+                    columns.write(self.root / place, self._sentences(place, parts))
+        except ZgulError as error:
+            for file in fetched:
+                if file.trust == "first fetch":  # a file that cannot be read must not be trusted the next time
+                    file.path.unlink(missing_ok=True)
+            raise ZgulError(f"{error} The upstream file is not what the catalogue expects.") from error
+
+    def _sentences(self, place: str, parts: list[Dataset]) -> Iterator[Sentence]:
+        for part in parts:
+            for file in part.files:
+                if place == _place(part, file.split):
+                    yield from _read(part, file, self.root / "raw" / file.path)
+
+
+def _place(dataset: Dataset, split: str) -> str:
+    return f"{dataset.task}/{dataset.language}/{split}.tsv"
+
+
+def _places(dataset: Dataset) -> set[str]:
+    return {_place(dataset, split) for split in dataset.splits}
+
+
+def _read(dataset: Dataset, file: File, path: Path) -> Iterator[Sentence]:
+    if file.member:
+        yield from _read_member(path, *file.member.rsplit("/", 1))
+    elif dataset.reader == "columns":
+        yield from columns.read(path, dataset.task)
+    else:
+        for sentence in conllu.read(path):
+            tagged = sentence.to_sentence(dataset.task)
+            if tagged.tags is None:
+                raise ZgulError(f"{sentence.place}: the sentence has no {dataset.task} tags.")
+            yield tagged
+
+
+def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
+    """Read ``part`` of ``LANG.tar.gz`` in WikiAnn's zip file, without unpacking anything to disk."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next((name for name in archive.namelist() if PurePosixPath(name).name == inner), None)
+            if name is None:
+                raise ZgulError(f"{path}: the archive contains no {inner}.")
+            with archive.open(name) as packed, tarfile.open(fileobj=packed, mode="r|gz") as tar:
+                for info in tar:
+                    if info.size > MAX_MEMBER:
+                        raise ZgulError(f"{path}: {inner}/{info.name} is larger than {MAX_MEMBER:,} bytes.")
+                    stream = tar.extractfile(info) if PurePosixPath(info.name).name == part else None
+                    if stream is not None:
+                        yield from wikiann.read(stream)
+                        return
+                raise ZgulError(f"{path}: the archive contains no {inner}/{part}.")
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ZgulError(f"{path} is not the archive it should be ({error}).") from error

@@ -1,0 +1,141 @@
+"""Is one system better than another, or is it chance? Two runs of an experiment, or two tagged files, are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from zgul.corpora import columns, conllu
+from zgul.errors import ZgulError
+from zgul.evaluation import bootstrap_f1, mcnemar, scores
+from zgul.languages import GROUPS
+from zgul.paper.export import Export
+from zgul.paper.store import DONE, Store, StoredRun
+
+Tags = dict[str, list[list[str]]]  # language -> tags of each sentence
+System = tuple[str, Tags, Tags]  # name, predictions and gold tags
+ALPHA = 0.005  # the paper's level
+
+
+@dataclass(frozen=True)
+class LanguageComparison:
+    """Two systems on one language, or on all words together ("all")."""
+
+    language: str
+    words: int
+    first_f1: float
+    second_f1: float
+    difference: float  # of F1, in points
+    low: float  # the bootstrap interval of the difference
+    high: float
+    only_first_right: int  # words that only the first system tags correctly
+    only_second_right: int
+    p: float  # McNemar's test
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two systems on every language that both have tagged; the last row is over all words."""
+
+    first: str
+    second: str
+    confidence: float
+    samples: int
+    rows: list[LanguageComparison]
+
+    @property
+    def verdict(self) -> str:
+        """What the last row says, in words."""
+        whole = self.rows[-1]
+        sure = whole.low > 0 or whole.high < 0
+        better = f"the {'first' if whole.difference > 0 else 'second'} is better"
+        verdict = f"On the whole: {better if sure else 'no difference in F1 beyond chance'}."
+        if whole.p < ALPHA and not sure:
+            more = "first" if whole.only_first_right > whole.only_second_right else "second"
+            verdict += f" By words (McNemar, p < {ALPHA}) the {more} is right more often: F1 counts chunks, not words."
+        return verdict
+
+
+def compare_runs(
+    one: str, two: str, gold: Path | str | None = None, task: str = "pos", samples: int = 1000, confidence: float = 0.95
+) -> RunComparison:
+    """Compare two systems on the same sentences.
+
+    A system is ``RESULTS:RUN[:ROW]`` or a tagged file. RESULTS is a folder of results or an export, RUN the first
+    characters of a run's hash or its whole name, and ROW a title of `zgul.paper.rows` if the run has several. Files
+    need the ``gold`` file and the ``task``.
+    """
+    (first, own, truth), (second, theirs, same) = (_find_system(place, gold, task) for place in (one, two))
+    languages = [code for code in own if code in theirs]
+    if not languages:
+        raise ZgulError("cannot compare: the two systems have no language in common")
+    for code in languages:
+        if truth[code] != same[code]:
+            raise ZgulError(f"cannot compare: the two systems were scored on different test sentences of {code}")
+    parts = {code: [code] for code in languages} | ({"all": languages} if len(languages) > 1 else {})
+    rows = []
+    for name, codes in parts.items():
+        right, a, b = ([sentence for code in codes for sentence in side[code]] for side in (truth, own, theirs))
+        spread, test = bootstrap_f1(right, a, b, samples, confidence), mcnemar(right, a, b)
+        f1 = (scores(right, a).f1, scores(right, b).f1, spread.f1, spread.low, spread.high)
+        row = LanguageComparison(name, sum(map(len, right)), *f1, test.only_first, test.only_second, test.p)
+        rows.append(row)
+    return RunComparison(first, second, confidence, samples, rows)
+
+
+def _find_system(place: str, gold: Path | str | None, task: str) -> System:
+    """Read a system; the folder's or file's own name may have a colon."""
+    if task not in ("pos", "ner"):
+        raise ZgulError(f"there is no task {task!r}: choose pos or ner")
+    for border in (index for index in range(len(place) - 1, 0, -1) if place[index] == ":"):
+        results, (name, _, row) = Path(place[:border]), place[border + 1 :].partition(":")
+        if results.exists():
+            store = Store(results) if results.is_dir() else Export(results)
+            return _stored_system(store, _find_run(store, name), row)
+    if Path(place).is_dir():
+        raise ZgulError(f"{place} is a folder: name one of its runs, {place}:RUN[:ROW]")
+    if not Path(place).is_file():
+        raise ZgulError(f"{place}: no such file, and no results before a colon; give RESULTS:RUN[:ROW] or tagged files")
+    if gold is None:
+        raise ZgulError(f"{place} is a file: name the file with the right tags, --gold FILE")
+    own, right = _read_tagged(Path(place), task), _read_tagged(Path(gold), task)
+    if [words for words, _ in own] != [words for words, _ in right]:
+        raise ZgulError(f"cannot compare: {place} and {gold} do not hold the same words in the same sentences")
+    return place, {"text": [tags for _, tags in own]}, {"text": [tags for _, tags in right]}
+
+
+def _find_run(store: Store, name: str) -> StoredRun:
+    done = store.runs(status=DONE)
+    matching = [run for run in done if name and run.hash.startswith(name)] or [run for run in done if run.name == name]
+    if len(matching) == 1:
+        return matching[0]
+    few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (matching or done)[:20])
+    what = f"{len(matching)} runs begin with {name!r}" if matching else f"{store.folder} has no finished run {name!r}"
+    raise ZgulError(f"{what}; there are:\n{few}" if few else f"{what}: none is finished yet")
+
+
+def _stored_system(store: Store, run: StoredRun, row: str) -> System:
+    stored = store.scores(run=run.hash)
+    rows = list(dict.fromkeys(score.row for score in stored))
+    if row not in rows and (row or len(rows) != 1):
+        problem = f"has no row {row!r}" if row else "has several rows"
+        raise ZgulError(f"run {run.hash[:10]} {problem}; choose one with RESULTS:RUN:ROW: {' | '.join(rows)}")
+    row = row or rows[0]
+    scored = {score.language for score in stored if score.row == row}
+    languages = [code for code in GROUPS[run.group].targets if code in scored]
+    tags = {code: store.predictions(run.hash, row, code) for code in languages}
+    gold = {code: [sentence.tags or [] for sentence in store.gold(run.group, code)] for code in languages}
+    return f"{row}, {run.name} ({run.hash[:10]})", tags, gold
+
+
+def _read_tagged(path: Path, task: str) -> list[tuple[list[str], list[str]]]:
+    """Words and tags of each sentence."""
+    if ".conllu" in path.suffixes:
+        sentences = [sentence.to_sentence(task) for sentence in conllu.read(path)]
+    else:
+        sentences = list(columns.read(path, task))
+    pairs = [(sentence.words, sentence.tags) for sentence in sentences if sentence.words]
+    tagged = [(words, tags) for words, tags in pairs if tags is not None]
+    if not tagged or len(tagged) < len(pairs):
+        raise ZgulError(f"{path} has sentences without {task.upper()} tags; only tagged files can be compared")
+    return tagged

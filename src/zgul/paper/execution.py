@@ -1,0 +1,363 @@
+"""One run: train (or go on from a checkpoint), choose EM settings, infer in every way asked for, score.
+
+What is finished is kept at once: trained weights when training ends, each score with its tags when it is known. A run
+that was killed continues where it stood.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zgul import __version__
+from zgul.adapters.storage import load_adapters
+from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device
+from zgul.ensemble.em import EMConfig
+from zgul.evaluation import scores
+from zgul.methods import find_method
+from zgul.paper import text_runs
+from zgul.paper.plan import READING, Inputs, Run
+from zgul.paper.protocol import Protocol
+from zgul.paper.resources import Resources
+from zgul.paper.store import DONE, Score, Store
+from zgul.progress import Report, Status, silent
+from zgul.tagger import Prediction, Tagger
+from zgul.tensors import load_tensors, load_with_metadata, save_tensors
+from zgul.training.config import NoiseConfig, TrainingConfig
+from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
+from zgul.training.labelled_data import LabelledData
+from zgul.training.run import new_tagger
+from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
+
+WEIGHTS = "trained.safetensors"
+CHECKPOINT_EVERY = 60.0  # seconds
+
+
+@dataclass
+class HeldModel:
+    """A trained model in memory, with a copy of its weights to come back to."""
+
+    run: str
+    tagger: Tagger
+    weights: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    @torch.no_grad()
+    def restored(self) -> Tagger:
+        """The tagger with these weights."""
+        own = dict(self.tagger.model.named_parameters())
+        for name, value in self.weights.items():
+            own[name].copy_(value)
+        return replace(self.tagger)
+
+
+class Executor:
+    """Does runs one after another in one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        inputs: Inputs,
+        protocol: Protocol,
+        *,
+        cache: Path | None = None,
+        report: Report = silent,
+    ) -> None:
+        self.store, self.protocol, self.report = store, protocol, report
+        self.device = find_device(inputs.device)
+        self.resources = Resources(inputs, protocol, cache)
+        half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and self.device.type == "cuda")
+        self.precision = "bfloat16" if half else "float32"  # of predictions
+        self._held: HeldModel | None = None
+
+    @property
+    def held_run(self) -> str:
+        """The hash of the run whose model is in memory."""
+        return self._held.run if self._held is not None else ""
+
+    def execute(self, run: Run, needed: dict[str, Run]) -> dict[str, Any]:
+        """Do a run. ``needed`` are the runs it starts from, by hash. Returns the facts."""
+        if run.method == READING:
+            folder = self.store.run_folder(run.hash)
+            facts = text_runs.read_text(run, self.resources, folder, self.device, self.report)
+        elif run.part == "few-shot":
+            facts = self._few_shot(run, needed[run.needs[0]])
+        elif run.extra.get("variant") == "MADX^multi-Tgt":
+            facts = self._with_target_adapter(run, needed)
+        elif not run.rows:
+            facts = self._train_only(run)
+        else:
+            held = self._trained(run, needed)
+            facts = self._score(run, held.restored(), held.facts | self.store.facts(run.hash))
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+        return facts | {"device": name, "versions": {"zgul": __version__, "torch": torch.__version__}}
+
+    def release(self) -> None:
+        """Let go of the model that is held."""
+        self._held = None
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    # --- models
+
+    def _train_only(self, run: Run) -> dict[str, Any]:
+        """A tuning run: its dev F1 is all that is asked."""
+        self.release()
+        config = run.training()
+        data = self.resources.labelled(config)
+        return self._train(self._untrained(run, config, data, {}), data, config, self.store.run_folder(run.hash))
+
+    def _trained(self, run: Run, needed: dict[str, Run]) -> HeldModel:
+        """The run's trained model: as it is held, from its file, or trained now."""
+        if self._held is not None and self._held.run == run.hash:
+            return self._held
+        self.release()
+        config = run.training()
+        data = self.resources.labelled(config)
+        tagger = self._untrained(run, config, data, needed)
+        path = self.store.run_folder(run.hash) / WEIGHTS
+        with self.store.lock(f"{run.hash}.weights"):  # several processes may find them gone and want them back
+            if path.is_file():
+                weights, notes = load_with_metadata(path)
+                self._held = HeldModel(run.hash, tagger, weights, json.loads(notes["facts"]))
+            else:
+                if self.store.status(run.hash) != DONE:
+                    self.store.forget_scores(run.hash)  # they would be of other weights
+                facts = self._untrained_weights(run, tagger)
+                facts |= self._train(replace(tagger), data, config, path.parent)
+                own = dict(tagger.model.named_parameters())
+                weights = {name: own[name].detach().clone() for name in tagger.trained_names}
+                self._held = HeldModel(run.hash, tagger, weights, facts)
+                save_tensors(path, weights, metadata={"facts": json.dumps(facts)})
+                (path.parent / CHECKPOINT).unlink(missing_ok=True)
+        return self._held
+
+    def _untrained(self, run: Run, config: TrainingConfig, data: LabelledData, needed: dict[str, Run]) -> Tagger:
+        encoder = self.resources.encoder()
+        if run.extra.get("encoder"):
+            encoder[0].load_state_dict(load_tensors(self._text_folder(run, needed) / text_runs.ENCODER))
+        adapters = None
+        if find_method(config.method).needs_bank:
+            places = "new" if config.adapters == "new" else self.resources.inputs.adapters
+            adapters = list(self.resources.adapters(places, config.kept_sources, encoder[0]))
+            if run.extra.get("adapter"):
+                adapters += load_adapters(self._text_folder(run, needed) / text_runs.ADAPTER)
+        config = replace(config, device=str(self.device))
+        tagger = new_tagger(config, data.labels, encoder=encoder, adapters=adapters)
+        tagger.model.start_head_at(data.label_shares().to(self.device))
+        return replace(tagger, precision=self.precision)
+
+    def _text_folder(self, run: Run, needed: dict[str, Run]) -> Path:
+        """The folder of the text run that a run needs. Its files may have been removed meanwhile."""
+        other = next(needed[need] for need in run.needs if needed[need].method == READING)
+        folder = self.store.run_folder(other.hash)
+        with self.store.lock(f"{other.hash}.weights"):
+            if not (folder / text_runs.ENCODER).is_file():
+                text_runs.read_text(other, self.resources, folder, self.device, self.report)
+        return folder
+
+    def _train(self, tagger: Tagger, data: LabelledData, config: TrainingConfig, folder: Path | None) -> dict[str, Any]:
+        """Train the tagger's model in place. Returns the facts."""
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(tagger, data, config, folder, checkpoint_every=CHECKPOINT_EVERY)
+        trainer.resume()
+        started = time.monotonic()
+        history = trainer.run(self.report)
+        seconds = time.monotonic() - started
+        progress = trainer.progress
+        del trainer
+        gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
+        return {
+            "trainable": sum(value.numel() for value in tagger.model.parameters() if value.requires_grad),
+            "sentences": len(data.train),
+            "labels": list(tagger.labels),
+            "steps": progress.step,
+            "epochs": progress.epoch,
+            "train_seconds": round(seconds, 2),
+            "seconds_per_epoch": round(seconds / max(1, config.rounds), 3),
+            "dev_f1": [round(entry["dev_f1"], 3) for entry in history],
+            "loss": [round(entry["loss"], 4) for entry in history],
+        }
+
+    def _few_shot(self, run: Run, base: Run) -> dict[str, Any]:
+        """Train the base's model on with examples of a target, and score it there."""
+        tagger, config = self._trained(base, {}).restored(), run.training()
+        language, count = run.extra["language"], run.extra["examples"]
+        facts: dict[str, Any] = {}
+        if count:
+            found = self.resources.sentences(config.task, language, run.extra["split"])
+            order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(found))
+            chosen = [found[int(index)] for index in order[:count]]  # the ten examples are among the thirty
+            known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
+            examples = LabelledData(chosen, [], list(tagger.labels), known, {language: 0}, NoiseConfig())
+            seed_everything(run.extra["draw"])
+            facts = self._train(tagger, examples, config, None)
+        facts["em_of"] = base.hash
+        return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
+
+    def _with_target_adapter(self, run: Run, needed: dict[str, Run]) -> dict[str, Any]:
+        """MADX^multi-Tgt: the zero-shot model, reading a target with that target's own adapter."""
+        base = next(needed[need] for need in run.needs if needed[need].method != READING)
+        held = self._trained(base, {})
+        config = base.training()
+        tagger = self._untrained(run, config, self.resources.labelled(config), needed)
+        return self._score(run, HeldModel(run.hash, tagger, held.weights, {}).restored(), {})
+
+    # --- inference
+
+    def _score(
+        self, run: Run, tagger: Tagger, facts: dict[str, Any], known: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Score every row on every language that has no score yet. ``known`` are EM settings chosen before."""
+        scored = self.store.scored(run.hash)
+        tables: dict[tuple[str, str, str], EMTable] = {}
+        for number, row in enumerate(run.rows):
+            self.report(Status(f"{row['row']}", number, len(run.rows)))
+            for language in (code for code in run.languages if (row["row"], code) not in scored):
+                em = self._settings(tagger, run, row, language, tables, (known or {}).get(row["row"], {}))
+                if row["em"] == "target" and em is None:
+                    continue  # no dev set to choose on
+                self._score_one(run, tagger, row, language, em, facts)
+                self.store.remember(run.hash, facts)
+        return facts
+
+    def _score_one(
+        self,
+        run: Run,
+        tagger: Tagger,
+        row: dict[str, Any],
+        language: str,
+        em: dict[str, Any] | None,
+        facts: dict[str, Any],
+    ) -> None:
+        sentences = self.resources.test(tagger.task, language)
+        started = time.monotonic()
+        known = {name for name, *_ in EMConfig.declared()}
+        config = (
+            EMConfig(**{key: value for key, value in (em or {}).items() if key in known}) if em is not None else None
+        )
+        predicted = tagger.predict(sentences, strategy=row["strategy"], em=config, weights=bool(row["weights"]))
+        seconds = time.monotonic() - started
+        if row["weights"]:
+            _note_weights(facts, tagger, language, predicted)
+        if em is not None:
+            facts.setdefault("em", {}).setdefault(row["row"], {})[language] = em
+        tags = [prediction.tags for prediction in predicted]
+        if not self.store.has_gold(run.group, language):
+            self.store.add_gold(run.group, language, sentences)
+        self.store.add_score(_score_of(run.hash, row["row"], language, sentences, tags, seconds, em), tags)
+
+    def _untrained_weights(self, run: Run, tagger: Tagger) -> dict[str, Any]:
+        """The weights of the adapters before training, where those after it are recorded and learnt."""
+        facts: dict[str, Any] = {}
+        if tagger.method.views and any(row["weights"] for row in run.rows):
+            for language in run.languages:
+                sentences = self.resources.test(tagger.task, language)
+                predicted = tagger.predict(sentences, strategy="plain", weights=True)
+                _note_weights(facts, tagger, language, predicted, {"weights": "weights_untrained"})
+        return facts
+
+    def _settings(
+        self,
+        tagger: Tagger,
+        run: Run,
+        row: dict[str, Any],
+        language: str,
+        tables: dict[tuple[str, str, str], EMTable],
+        known: dict[str, Any],
+    ) -> dict[str, Any] | None:
+        """EM settings for a row and a target: given, chosen before, or the best of the grid on a dev set."""
+        if row["em"] is None:
+            return None
+        base = EMConfig(start=row["start"], tied=row["strategy"] in ("em-tied", "emea"))
+        if isinstance(row["em"], dict):
+            return asdict(replace(base, **row["em"]))
+        if language in known:
+            return dict(known[language])
+        config = run.training()
+        if not config.em_sentences:
+            return asdict(base)
+        own = row["em"] == "target"
+        source, dev = (
+            (language, self.resources.dev_sample(config, language)) if own else self.resources.judge(config, language)
+        )
+        if not dev:
+            return None
+        key = (row["strategy"], row["start"], source)
+        if key not in tables:
+            judging = tagger if own or config.em_by == "source" else self._without(run, source)
+            grid = Grid(self.protocol.em_steps, self.protocol.em_rates)
+            tables[key] = em_table(judging, dev, grid, strategy=row["strategy"], start=row["start"])
+        table = tables[key]
+        best = best_setting([table])
+        return asdict(best) | {
+            "on": f"{source} dev" + (", left out of training" if not own and config.em_by == "loso" else ""),
+            "sentences": table.sentences,
+            "f1": round(table.f1[best.steps, best.lr], 3),
+            "f1_without_em": round(table.without, 3),
+        }
+
+    def _without(self, run: Run, source: str) -> Tagger:
+        """The run's model trained without one source, which is then as unseen as a target."""
+        config = replace(run.training(), leave_out=(source,))
+        data = self.resources.labelled(config)
+        tagger = self._untrained(run, config, data, {})
+        self._train(tagger, data, config, None)
+        return replace(tagger)
+
+
+def _note_weights(
+    facts: dict[str, Any],
+    tagger: Tagger,
+    language: str,
+    predicted: Sequence[Prediction],
+    names: dict[str, str] | None = None,
+) -> None:
+    """Mean weight of every adapter over words, layers and sentences, by view; after EM and before."""
+    views = tagger.method.views or ("emea",)
+    for name, note in (names or {"weights": "weights", "weights_before": "weights_before"}).items():
+        found = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
+        mean = np.concatenate(found).mean(axis=0)  # [K, N]
+        for view, row in zip(views, mean, strict=True):
+            shares = {source: round(float(w), 6) for source, w in zip(tagger.bank_languages, row, strict=True)}
+            facts.setdefault(note, {}).setdefault(view, {})[language] = shares
+
+
+def _score_of(
+    run: str,
+    row: str,
+    language: str,
+    sentences: Sequence[Sentence],
+    tags: list[list[str]],
+    seconds: float,
+    em: dict[str, Any] | None,
+) -> Score:
+    gold = [sentence.tags or [] for sentence in sentences]
+    result = scores(gold, tags)
+    return Score(
+        run=run,
+        row=row,
+        language=language,
+        f1=result.f1,
+        accuracy=result.accuracy,
+        precision=result.precision,
+        recall=result.recall,
+        per_class={name: dict(values) for name, values in result.per_class.items()},  # type: ignore[arg-type]
+        sentences=result.sentences,
+        words=result.words,
+        correct=round(result.accuracy * result.words / 100),
+        seconds=round(seconds, 3),
+        em=em,
+    )

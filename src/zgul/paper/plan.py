@@ -1,0 +1,405 @@
+"""The paper's evaluation as a list of runs: one trained model each, with every inference that is made with it.
+
+A run is known by a hash of everything that can change its result: configuration, rows, checksums of the data, the
+encoder, the adapters and the code, and the runs it starts from. Parts:
+
+    tuning       learning rates and reduction factors, judged on the dev sets of the sources alone
+    zero-shot    the main tables, the EM analyses, attention, class-wise F1, sizes and times
+    variants     ZGUL in other forms: lang2vec from a random start, untrained adapters, dropout on fusion's scores
+    few-shot     trained models that are trained on with 10 to 100 examples of a target
+    unlabelled   text of a target: its adapter, an encoder pre-trained further on it, and the methods on these
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zgul.corpora.data_folder import DataFolder, source_split
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.languages import GROUPS, find
+from zgul.methods import find_method
+from zgul.options import Options, option
+from zgul.paper import provenance
+from zgul.paper.protocol import TUNING_GROUPS, WHAT, Protocol, rate_grid
+from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
+from zgul.paper.store import StoredRun
+from zgul.paper.tuning import choose_settings
+from zgul.training.config import TrainingConfig
+
+PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
+READING = "text"  # the "method" of a run that reads unlabelled text
+REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
+VARIANTS: dict[str, dict[str, Any]] = {  # changes of the configuration of ZGUL
+    "random start": {"options": {"l_start": "random"}},
+    "untrained adapters": {"adapters": "new"},
+    "dropout on fusion's scores": {"options": {"fusion_dropout": 0.1}},
+}
+FEW_SPLITS = ("few", "train", "dev")  # where a target's examples come from, never its test file
+
+Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method -> learning rate, reduction factor
+
+
+@dataclass(frozen=True)
+class Inputs(Options):
+    """What all runs start from. Paths are not part of a run; the contents of the files are."""
+
+    data: str = option("", "Data folder with TASK/LANG/SPLIT.tsv and text/.", panel=WHAT, metavar="DIR")
+    encoder: str = option("embedded", "Encoder: embedded, a folder or a hub name.", panel=WHAT)
+    adapters: str = option(
+        "shipped", "Adapters: shipped, new, files or folders with commas, or {lang}/wiki@ukp.", panel=WHAT
+    )
+    head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
+    device: str = option("auto", "auto, cpu or cuda.", panel=WHAT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not Path(self.data).is_dir():
+            raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained model and what is asked of it."""
+
+    part: str
+    group: str
+    method: str
+    seed: int
+    config: dict[str, Any]  # TrainingConfig without data and device; encoder and adapters by name alone
+    rows: list[dict[str, Any]]  # inferences with this model: see `Row.inference`
+    languages: list[str]
+    needs: list[str] = field(default_factory=list)  # hashes of the runs that must be done first
+    extra: dict[str, Any] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)  # of code, data, encoder and adapters
+
+    @cached_property
+    def hash(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """For people: "few-shot germanic zgul seed 0, fo, 10 examples"."""
+        extra = self.extra
+        parts = [str(extra["language"])] if "language" in extra else []
+        parts += [f"{extra['examples']} examples"] if "examples" in extra else []
+        parts += [f"{100 * extra['share']:g}% of the text"] if "share" in extra else []
+        parts += [f"rate {extra['rate']:g}"] if "rate" in extra else []
+        parts += [f"reduction {extra['reduction']:g}"] if extra.get("reduction") else []
+        parts += [extra["variant"]] if "variant" in extra else []
+        return ", ".join([f"{self.part} {self.group} {self.method} seed {self.seed}", *parts])
+
+    def training(self) -> TrainingConfig:
+        return TrainingConfig.from_dict(self.config)
+
+    def stored(self) -> StoredRun:
+        """The run as the store knows it."""
+        return StoredRun(self.hash, self.part, self.group, self.method, self.seed, self.name, self.config, self.extra)
+
+
+def tuning_plan(inputs: Inputs, protocol: Protocol, done: Iterable[StoredRun] = (), *, code: str = "") -> list[Run]:
+    """The runs that choose learning rates, then those that choose the reduction factor at the chosen rate.
+
+    The second part depends on the first, so it is planned once that is ``done``.
+    """
+    return _Planner(inputs, protocol, code or provenance.of_code(), {}).tuning(done) if protocol.tunes else []
+
+
+def paper_plan(inputs: Inputs, protocol: Protocol, settings: Settings | None = None, *, code: str = "") -> list[Run]:
+    """Every run of the evaluation that the data allows, with tuned ``settings``. ``code`` replaces the checksum."""
+    runs = _Planner(inputs, protocol, code or provenance.of_code(), settings or {}).runs()
+    if not runs:
+        raise ZgulError(f"{inputs.data} has the data of no group. See: zgul data list")
+    return runs
+
+
+def tuned_settings(done: Iterable[StoredRun]) -> Settings:
+    """The settings that finished tuning runs choose."""
+    return {(tuned.task, tuned.method): tuned.chosen for tuned in choose_settings(done)}
+
+
+def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
+    """The runs that match, and those that they need.
+
+    A pattern is a part, group, method or target, or several of them with slashes, which must all fit.
+    """
+    patterns = [pattern.strip("/").split("/") for item in only for pattern in item.split(",") if pattern.strip("/")]
+    if not patterns:
+        return runs
+    words = {word for run in runs for word in _words(run)}
+    for word in (word for pattern in patterns for word in pattern if word != "*"):
+        if word not in words:
+            raise ZgulError(f"--only {word}: no run has it. There are: {', '.join(sorted(words))}.")
+    chosen = {run.hash for run in runs if any(set(pattern) - {"*"} <= _words(run) for pattern in patterns)}
+    known = {run.hash: run for run in runs}
+    waiting = list(chosen)
+    while waiting:
+        needed = set(known[waiting.pop()].needs) - chosen
+        chosen |= needed
+        waiting += needed
+    return [run for run in runs if run.hash in chosen]
+
+
+def _words(run: Run) -> set[str]:
+    words = {run.part, run.group, run.method}
+    return words | {run.extra["language"]} if "language" in run.extra else words
+
+
+class _Planner:
+    """Expands a protocol into runs."""
+
+    def __init__(self, inputs: Inputs, protocol: Protocol, code: str, settings: Settings) -> None:
+        self.inputs, self.protocol, self.settings = inputs, protocol, settings
+        self.data = DataFolder(inputs.data)
+        self.common = {
+            "code": code,
+            "encoder": provenance.of_encoder(inputs.encoder),
+            "device": inputs.device,
+            "test_limit": str(protocol.test_limit),
+            "dev_limit": str(protocol.dev_limit),
+            "em": json.dumps([protocol.em_steps, protocol.em_rates]),
+        }
+        self.adapters = provenance.of_adapters(inputs.adapters)
+
+    def runs(self) -> list[Run]:
+        runs: list[Run] = []
+        for group in (group for group in self.protocol.groups if self._has_sources(group)):
+            languages = self._targets(group)
+            trained: dict[tuple[str, int], Run] = {}
+            for seed in self.protocol.seeds:
+                for method in TRAINED:
+                    rows = rows_of(method, "zero-shot", "em")
+                    trained[method, seed] = self._trained("zero-shot", group, method, seed, languages, rows)
+                runs += self._variants(group, seed, languages)
+            runs += trained.values()
+            for base in trained.values():
+                if base.method in FEW_SHOT:
+                    runs += [run for language in languages for run in self._few_shot(base, language)]
+            for language in languages:
+                for share in self.protocol.shares:
+                    runs += self._unlabelled(group, language, share, trained)
+        return list({run.hash: run for run in runs}.values())
+
+    # --- tuning
+
+    def tuning(self, done: Iterable[StoredRun]) -> list[Run]:
+        groups = [group for group in TUNING_GROUPS if group in self.protocol.groups and self._has_sources(group)]
+        first = [
+            self._tuning_run(group, method, rate, REDUCTION if find_method(method).needs_bank else None)
+            for group in groups
+            for method in TRAINED
+            for rate in rate_grid(method, self.inputs.encoder)
+        ]
+        hashes = {run.hash for run in done}
+        if not {run.hash for run in first} <= hashes:
+            return first
+        chosen = tuned_settings(run for run in done if run.hash in {run.hash for run in first})
+        second = [
+            self._tuning_run(group, method, chosen[GROUPS[group].task, method][0], OTHER_REDUCTION)
+            for group in groups
+            for method in TRAINED
+            if find_method(method).needs_bank
+        ]
+        return first + second
+
+    def _tuning_run(self, group: str, method: str, rate: float, reduction: float | None) -> Run:
+        changes: dict[str, Any] = {"lr": rate} | ({"options": {"reduction": reduction}} if reduction else {})
+        extra = {"rate": rate} | ({"reduction": reduction} if reduction else {})
+        return self._trained("tuning", group, method, min(self.protocol.seeds), [], [], changes, extra=extra)
+
+    # --- zero-shot and variants
+
+    def _trained(
+        self,
+        part: str,
+        group: str,
+        method: str,
+        seed: int,
+        languages: list[str],
+        rows: Sequence[Row],
+        changes: dict[str, Any] | None = None,
+        *,
+        needs: Sequence[str] = (),
+        extra: dict[str, Any] | None = None,
+    ) -> Run:
+        config = self._config(group, method, seed, changes or {})
+        inferences = [row.inference() for row in rows]
+        sums = dict(self.common) | self._labelled(group, config, languages, rows)
+        if find_method(method).needs_bank:
+            sums["adapters"] = self.adapters if config["adapters"] != "new" else "new"
+        return Run(part, group, method, seed, config, inferences, languages, list(needs), extra or {}, sums)
+
+    def _config(self, group: str, method: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+        protocol, task = self.protocol, GROUPS[group].task
+        rate, reduction = self.settings.get((task, method), (protocol.rate(method, self.inputs.encoder), None))
+        values = {
+            "method": method,
+            "group": group,
+            "task": task,
+            "sources": GROUPS[group].sources,
+            "encoder": _without_folders(self.inputs.encoder),
+            "adapters": _without_folders(self.inputs.adapters) if find_method(method).needs_bank else "none",
+            "epochs": protocol.epochs,
+            "lr": rate,
+            "batch_size": protocol.batch_size,
+            "accumulate": protocol.accumulate,
+            "limit": protocol.limit,
+            "seed": seed,
+            "em_by": protocol.em_by,
+            "em_sentences": protocol.em_sentences,
+            "precision": protocol.precision,
+            **changes,
+        }
+        values["options"] = {"reduction": reduction or REDUCTION} | changes.get("options", {})
+        plain = TrainingConfig.from_dict(values).to_dict()
+        return {name: value for name, value in plain.items() if name not in ("data", "device")}
+
+    def _labelled(
+        self, group: str, config: dict[str, Any], languages: list[str], rows: Sequence[Row]
+    ) -> dict[str, str]:
+        """Checksums of the labelled files that a run reads."""
+        english_only, task = find_method(config["method"]).english_only, config["task"]
+        read = [
+            (source, source_split(group, source, split))
+            for source in config["sources"]
+            for split in ("train", "dev")
+            if source == "en" or not english_only or split == "dev"
+        ]
+        read += [(language, "test") for language in languages]
+        read += [(language, "dev") for language in languages if any(row.em == "target" for row in rows)]
+        files = {f"{task}/{code}/{split}": self.data.labelled_file(task, code, split) for code, split in read}
+        return {name: provenance.of_file(path) for name, path in files.items() if path is not None}
+
+    def _variants(self, group: str, seed: int, languages: list[str]) -> list[Run]:
+        rows = rows_of("zgul", "zero-shot")
+        return [
+            self._trained("variants", group, "zgul", seed, languages, rows, changes, extra={"variant": name})
+            for name, changes in VARIANTS.items()
+        ]
+
+    def _has_sources(self, group: str) -> bool:
+        task = GROUPS[group].task
+        for source in GROUPS[group].sources:
+            for split in (source_split(group, source, split) for split in ("train", "dev")):
+                if self.data.labelled_file(task, source, split) is None:
+                    message = f"{group} is left out: {self.inputs.data} has no {task}/{source}/{split}"
+                    warnings.warn(message, ZgulWarning, stacklevel=2)
+                    return False
+        return True
+
+    def _targets(self, group: str) -> list[str]:
+        task = GROUPS[group].task
+        targets = [code for code in GROUPS[group].targets if self.data.labelled_file(task, code, "test") is not None]
+        for language in (code for code in GROUPS[group].targets if code not in targets):
+            message = f"{language} is left out: {self.inputs.data} has no {task}/{language}/test"
+            warnings.warn(message, ZgulWarning, stacklevel=2)
+        return targets
+
+    # --- few-shot
+
+    def _few_shot(self, base: Run, language: str) -> list[Run]:
+        """A model that is trained on with examples of a target. Draw d starts from the model of seed d."""
+        task = str(base.config["task"])
+        files = {split: self.data.labelled_file(task, language, split) for split in FEW_SPLITS}
+        split, path = next(((split, path) for split, path in files.items() if path is not None), ("", None))
+        if path is None:
+            return []
+        try:
+            there = provenance.count_sentences(self.inputs.data, task, language, split)
+        except ZgulError:  # the runs that read it will say what is wrong with it
+            there = max(self.protocol.examples, default=0)
+        config = base.config | {
+            "epochs": self.protocol.few_epochs,
+            "batch_size": self.protocol.few_batch,
+            "accumulate": 1,
+            "select": "last",
+            "lr": self.protocol.few_lr or base.config["lr"],
+        }
+        rows = [row.inference() | {"weights": False} for row in rows_of(base.method, "zero-shot")]
+        sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
+        return [
+            Run(
+                *("few-shot", base.group, base.method, base.seed, config, rows, [language], [base.hash]),
+                {"language": language, "examples": count, "draw": base.seed, "split": split},
+                sums,
+            )
+            for count in self.protocol.examples
+            if count <= there
+        ]
+
+    # --- unlabelled text
+
+    def _unlabelled(self, group: str, language: str, share: float, trained: dict[tuple[str, int], Run]) -> list[Run]:
+        wanted = [find(code).code for code in self.protocol.text_languages]
+        texts = self.data.text_files(language)
+        if not texts or (wanted and language not in wanted):
+            return []
+        text = self._reading(group, language, share, texts)
+        runs = [text]
+        for seed in self.protocol.seeds:
+            for row in ROWS:
+                if not row.needs or (share < 1.0 and " w/o " in row.title):
+                    continue
+                extra: dict[str, Any] = {"language": language, "share": share, "variant": row.title}
+                extra |= {"adapter": TARGET_ADAPTER in row.needs, "encoder": TARGET_ENCODER in row.needs}
+                if row.strategy == "tgt":  # its training never sees the target's adapter: the same model
+                    base = trained[row.method, seed]
+                    needs, inferences = [base.hash, text.hash], [row.inference()]
+                    run = replace(
+                        base, part="unlabelled", rows=inferences, languages=[language], needs=needs, extra=extra
+                    )
+                else:
+                    changes = {"extra_adapters": [language]} if extra["adapter"] else {}
+                    run = self._trained(
+                        *("unlabelled", group, row.method, seed, [language], [row], changes),
+                        needs=[text.hash],
+                        extra=extra,
+                    )
+                runs.append(run)
+        return runs
+
+    def _reading(self, group: str, language: str, share: float, texts: Iterable[Path]) -> Run:
+        """Masked-LM training on a share of a target's text: an adapter for it, and the whole encoder."""
+        protocol = self.protocol
+        config = {
+            "encoder": _without_folders(self.inputs.encoder),
+            "lines": protocol.text_lines,
+            "steps": protocol.text_steps,
+            "blocks": protocol.text_blocks,
+            "lr": protocol.text_lr,
+            "encoder_lr": protocol.encoder_lr,
+        }
+        sums = {name: self.common[name] for name in ("code", "encoder", "device")}
+        sums["head"] = provenance.of_file(Path(self.inputs.head)) if self.inputs.head else ""
+        sums |= {f"text/{path.name}": provenance.of_file(path) for path in texts}
+        extra = {"language": language, "share": share}
+        return Run("unlabelled", group, READING, 0, config, [], [], [], extra, sums)
+
+
+# What a protocol can have more of without changing the runs that there are.
+_MORE = ("seeds", "groups", "examples", "shares", "text_languages", "tune")
+_OF_PART = {"few_": "few-shot", "text_": "unlabelled", "encoder_lr": "unlabelled"}  # beginnings of options of one part
+
+
+def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
+    """In what these runs would differ from stored ones of these parts: settings, data, encoder or adapters."""
+    parts, before = set(parts), stored.get("protocol", {})
+    found = []
+    for name, value in protocol.to_dict().items():
+        part = next((part for start, part in _OF_PART.items() if name.startswith(start)), None)
+        if name not in _MORE and name in before and before[name] != value and part in {None, *parts}:
+            found.append(f"{name} was {before[name]} and is {value}")
+    sums = stored.get("checksums", {})
+    return found + [f"{name} is another" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
+
+
+def _without_folders(place: str) -> str:
+    """A path without its folders: where a file lies on this machine is not part of a run."""
+    return ",".join(Path(part).name if "{lang}" not in part else part for part in place.split(","))

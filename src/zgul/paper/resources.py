@@ -1,0 +1,151 @@
+"""What the runs of one process share: encoder, corpora and their pieces, adapters. Each is read once."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+
+from zgul import encoders
+from zgul.adapters.finding import find_adapters
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.corpora.data_folder import DataFolder, source_split
+from zgul.corpora.sentence import Sentence
+from zgul.devices import moved_copy
+from zgul.encoders.batches import EncodedCorpus, ModelLanguages
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.languages import most_related
+from zgul.paper.plan import Inputs
+from zgul.paper.protocol import Protocol
+from zgul.tensors import load_tensors, save_tensors
+from zgul.training.config import TrainingConfig
+from zgul.training.labelled_data import LabelledData, labelled_data, sample, training_languages
+
+
+@dataclass
+class SharedData(LabelledData):
+    """Labelled data that is cut into pieces once for all runs of all processes. The pieces are kept on disk."""
+
+    cache: Path | None = None
+    key: str = ""
+    encoded: dict[str, EncodedCorpus] = field(default_factory=dict)
+
+    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages) -> EncodedCorpus:
+        split = "train" if sentences is self.train else "dev" if sentences is self.dev else ""
+        if not split:
+            return super().encode(sentences, pieces, table)
+        key = f"{self.key} {split} {sorted(table.rows.items())} {pieces.max_pieces}"
+        if key not in self.encoded:
+            self.encoded[key] = self._kept(key, lambda: LabelledData.encode(self, sentences, pieces, table))
+        return replace(self.encoded[key], table=table.values)  # the only part that depends on the method
+
+    def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
+        if self.noise.sentences:
+            return super().encode_epoch(pieces, table, seed, epoch)
+        return self.encode(self.train, pieces, table)
+
+    def _kept(self, key: str, make: Callable[[], EncodedCorpus]) -> EncodedCorpus:
+        """From the disk, or made and put there. The second process waits for the first."""
+        if self.cache is None:
+            return make()
+        path = self.cache / f"{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            if not path.is_file():
+                _save_encoded(path, make())
+        return _load_encoded(path)
+
+
+class Resources:
+    """Everything that is read from files, once in a process."""
+
+    def __init__(self, inputs: Inputs, protocol: Protocol, cache: Path | None = None) -> None:
+        self.inputs, self.protocol, self.cache = inputs, protocol, cache
+        self.data = DataFolder(inputs.data)
+        self._encoder: tuple[Encoder, PieceTokenizer] | None = None
+        self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
+        self._data: dict[str, SharedData] = {}
+        self._adapters: dict[tuple[str, tuple[str, ...]], list[LanguageAdapter]] = {}
+
+    def encoder(self) -> tuple[Encoder, PieceTokenizer]:
+        """A fresh copy of the encoder, and the tokenizer."""
+        if self._encoder is None:
+            self._encoder = encoders.load(self.inputs.encoder)
+        encoder, tokenizer = self._encoder
+        copy = moved_copy(encoder, torch.device("cpu"))
+        for parameter in copy.parameters():
+            parameter.data = parameter.data.clone()
+        return copy, tokenizer
+
+    def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
+        """A split, or as many of its sentences as asked for, the same for every run."""
+        key = (task, language, split, limit)
+        if key not in self._sentences:
+            whole = self.data.sentences(task, language, split)
+            self._sentences[key] = sample(whole, limit, 0) if limit else whole
+            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
+        return self._sentences[key]
+
+    def test(self, task: str, language: str) -> list[Sentence]:
+        return self.sentences(task, language, "test", self.protocol.test_limit)
+
+    def labelled(self, config: TrainingConfig) -> SharedData:
+        """The data that a configuration trains on."""
+        languages = training_languages(config)
+        limited = (config.limit, config.seed) if config.limit else ()
+        treated = (config.unannotated, config.label_set_per_corpus, config.noise)
+        key = repr((config.group, config.task, languages, limited, treated))
+        if key not in self._data:
+            train: list[Sentence] = []
+            dev: list[Sentence] = []
+            for language in languages:
+                sentences = self.sentences(config.task, language, source_split(config.group, language, "train"))
+                train += sample(sentences, config.limit, config.seed) if config.limit else sentences
+                split = source_split(config.group, language, "dev")
+                dev += self.sentences(config.task, language, split, self.protocol.dev_limit)
+            if config.limit:  # a few sentences may lack a rare label
+                known = {tag for sentence in train for tag in sentence.tags or ()} | set(config.unannotated)
+                dev = [sentence for sentence in dev if known.issuperset(sentence.tags or ())]
+            made = labelled_data(train, dev, config)
+            self._data[key] = SharedData(**vars(made), cache=self.cache, key=key)
+        return self._data[key]
+
+    def judge(self, config: TrainingConfig, target: str) -> tuple[str, list[Sentence]]:
+        """The most related source, and the part of its dev set that EM settings are chosen on."""
+        kept = [source for source in config.kept_sources if config.em_by == "source" or source != "en"]
+        source = most_related(target, kept)
+        return source, self.dev_sample(config, source, source_split(config.group, source, "dev"))
+
+    def dev_sample(self, config: TrainingConfig, language: str, split: str = "dev") -> list[Sentence]:
+        """At most as many dev sentences as EM settings are chosen on; none where there is no dev set."""
+        if self.data.labelled_file(config.task, language, split) is None:
+            return []
+        return sample(self.sentences(config.task, language, split), config.em_sentences, config.seed)
+
+    def adapters(self, places: str, languages: Sequence[str], encoder: Encoder) -> list[LanguageAdapter]:
+        """The adapters of the sources."""
+        key = places, tuple(languages)
+        if key not in self._adapters:
+            self._adapters[key] = find_adapters(places, languages, encoder, self.inputs.encoder)
+        return self._adapters[key]
+
+
+def _save_encoded(path: Path, corpus: EncodedCorpus) -> None:
+    tensors = {name: value for name, value in vars(corpus).items() if isinstance(value, torch.Tensor)}
+    tensors["sentence_sizes"] = torch.from_numpy(corpus.sentence_sizes)
+    tensors["specials"] = torch.tensor(corpus.specials)
+    save_tensors(path, tensors)
+
+
+def _load_encoded(path: Path) -> EncodedCorpus:
+    tensors: dict[str, Any] = load_tensors(path)
+    sizes, specials = tensors.pop("sentence_sizes").numpy(), tensors.pop("specials").tolist()
+    return EncodedCorpus(**tensors, sentence_sizes=sizes, specials=tuple(specials))

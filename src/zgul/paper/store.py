@@ -1,0 +1,298 @@
+"""Results of experiments: one SQLite file that many processes write to, and one folder for each run.
+
+``FOLDER/results.sqlite`` holds the runs, their scores and predictions, the gold tags and notes on the whole. A score
+and the tags that it was computed from are written in one transaction. ``FOLDER/runs/HASH`` holds what a run needs to
+continue: its checkpoint and its trained weights. `zgul.paper.export` writes the same as one file for others.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock
+
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError
+
+FILE = "results.sqlite"
+PLANNED, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
+REPLACED = "replaced"  # done, but with other code, data or settings than the last plan's
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    hash TEXT PRIMARY KEY, part TEXT, grp TEXT, method TEXT, seed INTEGER, name TEXT, config TEXT, extra TEXT,
+    status TEXT, error TEXT, started REAL, seconds REAL, facts TEXT
+);
+CREATE TABLE IF NOT EXISTS scores (
+    run TEXT, row TEXT, language TEXT, f1 REAL, accuracy REAL, precision REAL, recall REAL, per_class TEXT,
+    sentences INTEGER, words INTEGER, correct INTEGER, seconds REAL, em TEXT, PRIMARY KEY (run, row, language)
+);
+CREATE TABLE IF NOT EXISTS predictions (
+    run TEXT, row TEXT, language TEXT, tags BLOB, PRIMARY KEY (run, row, language)
+);
+CREATE TABLE IF NOT EXISTS gold (grp TEXT, language TEXT, sentences BLOB, PRIMARY KEY (grp, language));
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
+"""
+_PACKED = ("config", "extra", "facts", "per_class", "em")  # columns that hold JSON
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One trained model, or one that was trained further, and how it went."""
+
+    hash: str
+    part: str  # "zero-shot", "few-shot", "unlabelled", "tuning", "variants"
+    group: str
+    method: str
+    seed: int
+    name: str
+    config: dict[str, Any]
+    extra: dict[str, Any]  # what tells the runs of a part apart: {"examples": 30, "draw": 1, "language": "fo"}
+    status: str = PLANNED
+    error: str = ""
+    started: float = 0.0
+    seconds: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of one row of a run on one language. All but the counts are percentages."""
+
+    run: str
+    row: str  # a title of `zgul.paper.rows`
+    language: str
+    f1: float
+    accuracy: float
+    precision: float
+    recall: float
+    per_class: dict[str, dict[str, float]]
+    sentences: int
+    words: int
+    correct: int  # words with the right tag
+    seconds: float
+    em: dict[str, Any] | None = None  # EM's settings, where it was used
+
+
+T = TypeVar("T", StoredRun, Score)
+
+
+class Store:
+    """The results in a folder. Each process opens its own. Filters are fields: ``store.scores(row="ZGUL")``."""
+
+    has_sentences = True  # whether `gold` knows the words of the test files
+    analyses: dict[str, Any] | None = None  # those that an export carries
+
+    def __init__(self, folder: Path | str, *, create: bool = False) -> None:
+        self.folder = Path(folder)
+        path = self.folder / FILE
+        if not create and not path.is_file():
+            raise ZgulError(f"{self.folder} holds no results ({FILE}); make some with: zgul experiment paper")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")  # safe if the process is killed, not if the power fails
+            if create:
+                self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")  # readers see all tables or none
+            begun = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
+        if not begun:
+            self._db.close()
+            raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
+
+    def close(self) -> None:
+        """Move everything into the one file, unless another process is still reading."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+
+    def run_folder(self, run: str) -> Path:
+        """The folder of a run's checkpoint and weights."""
+        return self.folder / "runs" / run
+
+    def lock(self, name: str) -> FileLock:
+        """A lock that is released when its process ends, for whatever reason."""
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        return FileLock(folder / name)
+
+    # --- reading
+
+    def _all(self, query: str, *values: str | None) -> list[dict[str, Any]]:
+        """The result of a query, by column."""
+        try:
+            lines = self._db.execute(query, values)
+            names = [column[0] for column in lines.description]
+            return [dict(zip(names, line, strict=True)) for line in lines]
+        except sqlite3.OperationalError:
+            raise  # locked, for example: the file itself is intact
+        except sqlite3.DatabaseError as error:
+            damage = f"{self.folder / FILE} is damaged ({error})"
+            raise ZgulError(f"{damage}; restore it from a copy, or start in another folder") from error
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Notes on the whole."""
+        return {row["key"]: json.loads(row["value"]) for row in self._all("SELECT key, value FROM meta ORDER BY key")}
+
+    def runs(self, **filters: Any) -> list[StoredRun]:
+        """The runs in the order of part, group, method, seed and name."""
+        rows = self._all("SELECT * FROM runs ORDER BY part, grp, method, seed, name, hash")
+        return _matching([_from_columns(StoredRun, row) for row in rows], filters)
+
+    def scores(self, *, part: str | None = None, group: str | None = None, **filters: Any) -> list[Score]:
+        """The scores of current runs, also filtered by the part and group of their run."""
+        query = """SELECT scores.* FROM scores LEFT JOIN runs ON hash = run WHERE status IS NOT ?
+                   AND ifnull(?, part) IS part AND ifnull(?, grp) IS grp ORDER BY run, row, language"""
+        return _matching([_from_columns(Score, row) for row in self._all(query, REPLACED, part, group)], filters)
+
+    def predictions(self, run: str, row: str, language: str) -> list[list[str]]:
+        """The tags that a score was computed from."""
+        query = "SELECT tags FROM predictions WHERE run = ? AND row = ? AND language = ?"
+        for line in self._all(query, run, row, language):
+            return [tags.split(" ") if tags else [] for tags in _unpack(line["tags"])]
+        raise ZgulError(f"{self.folder} holds no predictions of {row} for {language} by run {run[:12]}")
+
+    def gold(self, group: str, language: str) -> list[Sentence]:
+        """The test sentences of a target as they were scored, with their tags."""
+        for line in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
+            return [Sentence(words, tags, language) for words, tags in _unpack(line["sentences"])]
+        raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
+
+    def has_gold(self, group: str, language: str) -> bool:
+        return (group, language) in self.gold_keys()
+
+    def gold_keys(self) -> list[tuple[str, str]]:
+        """Group and language of all test files whose sentences are kept."""
+        return [(row["grp"], row["language"]) for row in self._all("SELECT * FROM gold ORDER BY grp, language")]
+
+    def status(self, run: str) -> str:
+        """The status of a run, "" if it is not known."""
+        return "".join(row["status"] for row in self._all("SELECT status FROM runs WHERE hash = ?", run))
+
+    def facts(self, run: str) -> dict[str, Any]:
+        """What is known of a run so far."""
+        lines = self._all("SELECT facts FROM runs WHERE hash = ?", run)
+        return dict(json.loads(lines[0]["facts"])) if lines else {}
+
+    def scored(self, run: str) -> set[tuple[str, str]]:
+        """Rows and languages of a run that have a score."""
+        return {(line["row"], line["language"]) for line in self._all("SELECT * FROM scores WHERE run = ?", run)}
+
+    # --- writing
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _insert(self, table: str, *values: Any, replace: bool = True) -> None:
+        conflict = "REPLACE" if replace else "IGNORE"
+        self._db.execute(f"INSERT OR {conflict} INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+
+    def _update(self, run: str, **values: Any) -> None:
+        with self._transaction() as db:
+            db.execute(f"UPDATE runs SET {' = ?, '.join(values)} = ? WHERE hash = ?", (*values.values(), run))
+
+    def note(self, **values: Any) -> None:
+        """Add notes on the whole, or replace them."""
+        with self._transaction():
+            for key, value in values.items():
+                self._insert("meta", key, _json(value))
+
+    def plan(self, runs: Iterable[StoredRun]) -> None:
+        """Add runs. Known ones stay as they are.
+
+        A run of the same name with another hash (older code, other settings) no longer counts.
+        """
+        with self._transaction() as db:
+            for run in runs:
+                same = (run.name, run.hash)
+                db.execute("DELETE FROM runs WHERE name = ? AND hash != ? AND status IN ('planned', 'failed')", same)
+                db.execute(f"UPDATE runs SET status = '{REPLACED}' WHERE name = ? AND hash != ?", same)
+                db.execute(f"UPDATE runs SET status = '{DONE}' WHERE hash = ? AND status = '{REPLACED}'", same[1:])
+                self._insert("runs", *_to_columns(run), replace=False)
+
+    def start(self, run: str) -> None:
+        """A run begins, or begins again."""
+        self._update(run, status=RUNNING, error="", started=time.time())
+
+    def reset(self, run: str) -> None:
+        """Plan a run again that failed or was killed."""
+        if self.status(run) != DONE:
+            self._update(run, status=PLANNED, error="")
+
+    def finish(self, run: str, seconds: float, facts: dict[str, Any]) -> None:
+        """A run is done."""
+        self._update(run, status=DONE, seconds=seconds, facts=_json(facts))
+
+    def remember(self, run: str, facts: dict[str, Any]) -> None:
+        """Keep what is known of a run that still goes on."""
+        self._update(run, facts=_json(facts))
+
+    def fail(self, run: str, error: str) -> None:
+        """A run has failed."""
+        self._update(run, status=FAILED, error=error)
+
+    def add_score(self, score: Score, tags: Sequence[Sequence[str]] | None) -> None:
+        """Keep a score with the tags it was computed from, where they are known."""
+        with self._transaction():
+            self._insert("scores", *_to_columns(score))
+            if tags is not None:
+                packed = _pack([" ".join(sentence) for sentence in tags])
+                self._insert("predictions", score.run, score.row, score.language, packed)
+
+    def forget_scores(self, run: str) -> None:
+        """Drop the scores of a run that is trained again."""
+        with self._transaction() as db:
+            for table in ("scores", "predictions"):
+                db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+            db.execute("UPDATE runs SET facts = '{}' WHERE hash = ?", (run,))
+
+    def add_gold(self, group: str, language: str, sentences: Sequence[Sentence]) -> None:
+        """Keep the test sentences of a target."""
+        with self._transaction():
+            packed = _pack([(sentence.words, sentence.tags) for sentence in sentences])
+            self._insert("gold", group, language, packed)
+
+
+def _matching(items: list[T], filters: dict[str, Any]) -> list[T]:
+    for name in filters:
+        if items and not hasattr(items[0], name):
+            raise ValueError(f"{type(items[0]).__name__} has no field {name!r}")
+    return [item for item in items if all(getattr(item, name) == value for name, value in filters.items())]
+
+
+def _to_columns(item: StoredRun | Score) -> list[Any]:
+    """The fields in their order, which is that of the table's columns."""
+    return [_json(value) if name in _PACKED else value for name, value in asdict(item).items()]
+
+
+def _from_columns(cls: type[T], row: dict[str, Any]) -> T:
+    return cls(*(json.loads(value) if name in _PACKED else value for name, value in row.items()))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _pack(value: Any) -> bytes:
+    return zlib.compress(_json(value).encode(), 9)
+
+
+def _unpack(value: bytes) -> Any:
+    return json.loads(zlib.decompress(value))

@@ -1,0 +1,413 @@
+"""Every number of a table is the one of the store."""
+
+import json
+import statistics
+from dataclasses import replace
+
+import pytest
+
+import invented_results
+from zgul.corpora import Sentence
+from zgul.evaluation import mcnemar, scores
+from zgul.languages import similarity
+from zgul.paper import numbers
+from zgul.paper.analyses import analyse, holds
+from zgul.paper.frame import Frame
+from zgul.paper.report import analysis_tables, claims, departures, open_results, score_tables
+from zgul.paper.report.build import build_report
+from zgul.paper.report.document import Cell, TableRow, bold_best_of_columns
+from zgul.paper.store import Store, StoredRun
+from zgul.paper.tuning import choose_settings
+
+
+def cells(table, row):
+    return next(item.cells for item in table.rows if item.title == row)
+
+
+def by_seed(store, group, row, part="zero-shot"):
+    """F1 by seed and language, read without the report's code."""
+    runs = {run.hash: run for run in store.runs(part=part, group=group)}
+    found = {}
+    for score in store.scores(row=row):
+        if score.run in runs:
+            found.setdefault(runs[score.run].seed, {})[score.language] = score.f1
+    return found
+
+
+@pytest.mark.parametrize("group", ["germanic", "african"])
+def test_zero_shot_has_means_deviations_and_the_papers_numbers(invented, frame, group):
+    table = score_tables.zero_shot_table(frame, group)
+    languages = [column.title.lower() for column in table.columns[:-1]]
+    for row in ("SFT-En", "CPG", "ZGUL", "ZGUL w/o F"):
+        found = by_seed(invented, group, row)
+        for code, cell in zip(languages, cells(table, row), strict=False):
+            values = [found[seed][code] for seed in (0, 1)]
+            assert cell.value == pytest.approx(statistics.mean(values))
+            assert cell.std == pytest.approx(statistics.stdev(values))
+            assert cell.paper == numbers.ZERO_SHOT[group].get(row, code)
+            assert cell.paper_std == numbers.DEVIATIONS[group].get(row, code)
+        averages = [statistics.mean(found[seed].values()) for seed in (0, 1)]
+        assert cells(table, row)[-1].value == pytest.approx(statistics.mean(averages))
+        assert cells(table, row)[-1].std == pytest.approx(statistics.stdev(averages))
+    assert {row.title for row in table.rows} >= {*numbers.ZERO_SHOT[group].values, "MADX^multi-En"}
+
+
+def test_the_best_of_each_column_is_bold(frame):
+    table = score_tables.zero_shot_table(frame, "germanic")
+    for column in range(len(table.columns)):
+        values = [round(row.cells[column].value, 1) for row in table.rows]
+        assert [row.cells[column].bold for row in table.rows] == [value == max(values) for value in values]
+
+
+def test_equals_are_all_bold_and_nothing_is_where_nothing_was_measured():
+    rows = [(Cell(50.04), Cell()), (Cell(49.96), Cell(paper=1.0)), (Cell(49.9), Cell())]
+    done = bold_best_of_columns([TableRow("a row", items) for items in rows])
+    assert [row.cells[0].bold for row in done] == [True, True, False]
+    assert not any(row.cells[1].bold for row in done)
+
+
+def test_mcnemar_counts_are_those_of_the_pooled_words(invented, frame):
+    gold, own, other = [], [], []
+    runs = {(run.method, run.seed): run.hash for run in invented.runs(part="zero-shot", group="african")}
+    for code in ("ha", "ig", "rw", "lg", "luo", "pcm"):
+        gold += [sentence.tags for sentence in invented.gold("african", code)]
+        own += invented.predictions(runs["zgul", 1], "ZGUL", code)
+        other += invented.predictions(runs["cpg", 1], "CPG", code)
+    test = mcnemar(gold, own, other)
+    wanted = {"part": "zero-shot", "group": "african", "row": "CPG", "seed": 1}
+    (found,) = [count for count in frame.analyses["mcnemar"] if wanted.items() <= count.items()]
+    assert (found["only_zgul"], found["only_row"]) == (test.only_first, test.only_second)
+    assert found["words"] == sum(map(len, gold))
+
+
+def test_examples_are_where_the_methods_differ_most(invented, frame):
+    runs = {run.method: run.hash for run in invented.runs(part="zero-shot", group="germanic", seed=0)}
+    said = [
+        invented.predictions(runs[m], row, "fo") for m, row in (("zgul", "ZGUL"), ("cpg", "CPG"), ("sft-m", "SFT-M"))
+    ]
+    disputes = [
+        sum(len(set(word)) > 1 for word in zip(*tags, strict=True)) if 4 <= len(tags[0]) <= 12 else -1
+        for tags in zip(*said, strict=True)
+    ]
+    found = [item for item in frame.analyses["examples"] if item["language"] == "fo"]
+    assert len(found) == 2
+    assert [disputes[item["sentence"] - 1] for item in found] == sorted(disputes, reverse=True)[:2]
+
+
+def test_the_papers_examples_are_looked_up_in_the_test_files(tmp_path):
+    store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4)
+    assert analyse(store)["paper_examples"] == []
+    (gsw,) = [example for example in numbers.EXAMPLES if example.language == "gsw"]
+    sentences = store.gold("germanic", "gsw")
+    tags = [tag.replace("CONJ", "CCONJ") for tag in gsw.tags["gold"]]
+    store.add_gold("germanic", "gsw", [*sentences[:3], Sentence(gsw.words, tags)])
+    for score in store.scores(language="gsw"):
+        said = [sentence.tags for sentence in store.gold("germanic", "gsw")[:3]]
+        store.add_score(score, [*said, ["NOUN"] * len(gsw.words)])
+    frame = open_results(tmp_path)
+    (found,) = frame.analyses["paper_examples"]
+    assert (found["sentence"], found["words"], found["gold"]) == (4, gsw.words, tags)
+    table = analysis_tables.example_table(found)
+    assert [cell.bold for cell in cells(table, "ZGUL")] == [tag != "NOUN" for tag in tags]
+    assert "CPG DET PROPN VERB ADV ADP DET ADP DET NOUN PUNCT" in table.caption
+    section = sections(build_report(frame))["examples"]
+    assert table in section.blocks
+
+
+def test_pieces_of_an_example_must_stand_in_their_order():
+    words = [
+        *["Jami'an", "tsaron", "Lebanon", "sun", "ce"],
+        *["Jakadancin", "Amurka", "da", "ke", "birnin", "Beirut", "."],
+    ]
+    (hausa,) = [example for example in numbers.EXAMPLES if example.language == "ha"]
+    assert holds(words, hausa.pieces())
+    assert not holds(words[5:] + words[:5], hausa.pieces())
+    assert not holds(words[1:], hausa.pieces())
+
+
+def test_the_papers_examples_stand_in_its_test_files(shared_data):
+    """All three are found in the data at hand."""
+    from zgul.corpora import load
+
+    for example in numbers.EXAMPLES:
+        test = load(shared_data, "pos" if example.language == "gsw" else "ner", example.language, "test")
+        assert sum(holds(sentence.words, example.pieces()) for sentence in test) == 1, example.language
+
+
+def sections(report):
+    return {section.anchor: section for section in report.main.sections}
+
+
+def tuning_run(group, method, rate, dev_f1, **extra):
+    name = f"{group}{method}{rate}{extra}"
+    facts = {"dev_f1": dev_f1}
+    return StoredRun(name, "tuning", group, method, 0, name, {}, {"rate": rate} | extra, "done", facts=facts)
+
+
+def test_tuning_takes_the_best_epoch_averaged_over_groups_and_of_equals_the_smaller_rate():
+    runs = [
+        tuning_run("germanic", "zgul", 1e-3, [10.0, 60.0, 50.0], reduction=3.0),
+        tuning_run("slavic", "zgul", 1e-3, [70.0], reduction=3.0),  # mean of the best: 65
+        tuning_run("germanic", "zgul", 5e-4, [66.0], reduction=3.0),
+        tuning_run("slavic", "zgul", 5e-4, [64.0], reduction=3.0),  # 65 too, at a smaller rate
+        tuning_run("germanic", "zgul", 2e-3, [99.0], reduction=3.0),  # lacks a group
+        tuning_run("african", "zgul", 2e-3, [50.0], reduction=3.0),  # another task
+        tuning_run("germanic", "sft-m", 1e-4, [40.0]),
+    ]
+    pos, ner, sft = choose_settings(runs)
+    assert (pos.task, pos.method, pos.groups) == ("pos", "zgul", ("germanic", "slavic"))
+    assert pos.dev_f1 == {(5e-4, 3.0): 65.0, (1e-3, 3.0): 65.0}
+    assert pos.chosen == (5e-4, 3.0) and ner.chosen == (2e-3, 3.0) and sft.chosen == (1e-4, None)
+
+
+def test_the_table_of_tuned_rates_marks_the_chosen_one(frame):
+    table = analysis_tables.tuning_table(frame, "pos")
+    assert [column.title for column in table.columns] == ["5e-5", "1e-4", "5e-4", "1e-3"]
+    assert [row.title for row in table.rows] == ["sft-m", "zgul, reduction 3", "zgul, reduction 4"]
+    chosen = {(row.title, n) for row in table.rows for n, cell in enumerate(row.cells) if cell.mark}
+    assert chosen == {("sft-m", 1), ("zgul, reduction 3", 3)}
+    assert cells(table, "zgul, reduction 3")[3].value == pytest.approx(90.0)
+    rule, *_ = sections(build_report(frame))["tuning"].blocks
+    assert "Of equals the smaller rate" in rule and "before any target was scored" in rule
+
+
+def test_em_is_counted_where_it_was_chosen(invented, frame):
+    table = analysis_tables.em_choices_table(frame)
+    choices, chosen, ties, dev_chosen, dev, chosen_gain, gain = cells(table, "ZGUL")
+    gains, used = [], []
+    for run in invented.runs(part="zero-shot", method="zgul"):
+        f1 = {(score.row, score.language): score.f1 for score in invented.scores(run=run.hash)}
+        for code, settings in run.facts["em"]["ZGUL"].items():
+            gains.append(f1["ZGUL", code] - f1["ZGUL w/o EM", code])
+            used += [gains[-1]] if settings["steps"] else []
+    assert (choices.value, chosen.value, ties.value) == (len(gains), len(used), 0)
+    assert (dev_chosen.value, dev.value) == (1.0, pytest.approx(len(used) / len(gains)))
+    assert chosen_gain.value == pytest.approx(statistics.mean(used))
+    assert gain.value == pytest.approx(statistics.mean(gains))
+
+
+def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
+    then, now = clear_cut(tmp_path / "then", "SFT-M"), clear_cut(tmp_path / "now", "ZGUL")
+    then.note(protocol={"limit": 6000, "epochs": 4, "em_steps": [1, 5]})
+    now.note(protocol={"limit": 0, "epochs": 4, "em_steps": [0, 1, 5]})
+    frames = {"cut protocol": open_results(then.folder), "whole": open_results(now.folder)}
+    table, averages, settings = claims.earlier_tables(frames)
+    first = cells(table, "ZGUL is first, Germanic")
+    assert [cell.bold for cell in first] == [True, False]
+    assert first[0].text.endswith("(does not hold)") and first[1].text.endswith("(holds)")
+    found = by_seed(then, "germanic", "CPG")
+    expected = statistics.mean(statistics.mean(values.values()) for values in found.values())
+    assert cells(averages, "CPG")[0].value == pytest.approx(expected)
+    assert {row.title: [cell.text for cell in row.cells] for row in settings.rows} == {
+        "limit": ["6000", "0"],
+        "em_steps": ["1, 5", "0, 1, 5"],
+    }
+    report = build_report(frames["whole"], {"cut protocol": frames["cut protocol"]}, "whole")
+    assert sections(report)["earlier"].blocks == (table, averages, settings)
+    assert claims.earlier_tables({"whole": frames["whole"]}) == []
+
+
+def test_every_departure_is_named(tmp_path):
+    store = Store(tmp_path, create=True)
+    protocol = {"limit": 96, "test_limit": 24, "epochs": 4, "em_rates": [1.0, 30.0], "batch_size": 32, "accumulate": 4}
+    store.note(protocol=protocol, encoder="small")
+    told = dict(departures.departures(Frame(store)))
+    assert list(told) == [
+        "encoder", "size", "rates", "EM's range", "starts", "language adapters", "corpora", "CPG's form", "probes",
+    ]  # fmt: skip
+    for words in ("at most 96 training sentences", "at most 24 test sentences", "4 epochs (paper: 5 for POS"):
+        assert words in told["size"]
+    assert "not tuned" in told["rates"] and "batches of 128" in told["rates"]
+    assert "1, 30 (paper: 0.05, 0.1, 0.5, 1)" in told["EM's range"]
+    for words in ("likeness", "[I I]/2", "zero", "head's bias"):
+        assert words in told["starts"]
+    assert "test files" in told["probes"]
+    head = dict(departures.head(Frame(store)))["Departures from the paper"]
+    assert all(name in head for name in told)
+    store.plan([replace(tuning_run("germanic", "zgul", 1e-3, [1.0]), config={})])
+    assert "tuned on the dev sets of the sources" in dict(departures.departures(Frame(store)))["rates"]
+
+
+def test_the_papers_grid_of_em_is_no_departure(tmp_path):
+    store = Store(tmp_path, create=True)
+    store.note(protocol={"em_steps": [1, 5, 10], "em_rates": [0.05, 0.1, 0.5, 1.0]})
+    told = dict(departures.departures(Frame(store)))
+    assert "EM's range" not in told and "size" not in told
+
+
+def test_correlation_is_pearsons_over_all_pairs():
+    weights = {"fo": {"en": 0.1, "is": 0.7, "de": 0.2}, "gsw": {"en": 0.2, "is": 0.2, "de": 0.6}}
+    pairs = [(w, similarity(target, source)) for target, row in weights.items() for source, w in row.items()]
+    expected = statistics.correlation(*zip(*pairs, strict=True))
+    assert analysis_tables.correlation(weights) == pytest.approx(expected)
+    assert analysis_tables.correlation({"fo": dict.fromkeys(("en", "is", "de"), 1 / 3)}) is None
+
+
+def test_correlations_have_the_untrained_value_and_random_starts(invented, frame):
+    table = analysis_tables.correlation_table(frame)
+    assert [row.title for row in table.rows] == [
+        "Germanic", "African", "Germanic, random start", "African, random start",
+    ]  # fmt: skip
+    assert [cell.paper for cell in cells(table, "Germanic")] == [0.57, None, 0.45, None, 0.23, None]
+    for part, title in (("zero-shot", "Germanic"), ("variants", "Germanic, random start")):
+        runs = invented.runs(part=part, group="germanic", method="zgul")
+        for place, facts in enumerate(("weights", "weights_untrained")):
+            values = [analysis_tables.correlation(run.facts[facts]["fusion"]) for run in runs]
+            assert cells(table, title)[2 + place].value == pytest.approx(statistics.mean(values))
+
+
+def test_attention_is_concluded_from_random_starts_where_there_are_some(tmp_path):
+    def told(parts):
+        store = invented_results.fill(tmp_path / str(len(parts)), groups=("germanic",), seeds=(0,), parts=parts)
+        return analysis_tables.attention_summary(Frame(store))[0]
+
+    assert "from starts at typological likeness – Lang2Vec: " in told(("zero-shot",))
+    assert "from random starts – Lang2Vec: " in told(("zero-shot", "variants"))
+    for correlation, answer in ((0.5, "yes"), (0.49, "weakly"), (0.19, "no"), (-0.19, "no"), (-0.2, "in reverse")):
+        assert analysis_tables.follows(correlation) == answer
+
+
+def test_few_shot_averages_only_languages_with_every_size(tmp_path):
+    store = invented_results.fill(
+        tmp_path, groups=("slavic",), seeds=(0,), parts=("zero-shot", "few-shot"), sentences=5
+    )
+    frame = Frame(store)
+    assert score_tables.few_shot_languages(frame, "slavic") == ["qpm", "orv", "cu"]  # hsb has 10 examples only
+    table = score_tables.few_shot_table(frame, "slavic")
+    assert [column.title for column in table.columns] == ["0", "10", "30", "70", "100"]
+    found = by_seed(store, "slavic", "CPG")[0]
+    assert cells(table, "CPG")[0].value == pytest.approx(statistics.mean(found[c] for c in ("qpm", "orv", "cu")))
+
+
+def test_the_newest_of_equal_runs_counts(tmp_path):
+    store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4)
+    (old,) = store.runs(method="cpg")
+    new = replace(old, hash="f" * 64, name="the same with other settings", status="planned")
+    store.plan([new])
+    store.start(new.hash)
+    for score in store.scores(run=old.hash):
+        store.add_score(replace(score, run=new.hash, f1=12.3), store.predictions(old.hash, "CPG", score.language))
+    assert Frame(store).entries("germanic", "CPG")[0].run.hash == old.hash  # not done yet
+    store.finish(new.hash, 1.0, {})
+    assert [entry.score.f1 for entry in Frame(store).entries("germanic", "CPG")] == [12.3] * 3
+
+
+def test_encoders_are_kept_apart(tmp_path):
+    for name in ("embedded", "some/folder/xlm-r"):
+        store = invented_results.fill(
+            tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4, encoder=name
+        )
+    frame = Frame(store)
+    assert sorted(frame.encoders) == ["embedded", "xlm-r"]
+    table = score_tables.encoders_table(frame, "germanic")
+    assert {row.title for row in table.rows} >= {"ZGUL, embedded", "ZGUL, xlm-r", "ZGUL w/o F, xlm-r"}
+    assert len(frame.entries("germanic", "CPG")) == 3
+    assert [cell.paper for cell in cells(table, "ZGUL, xlm-r")] == [77.8, 21.7, 57.1, 52.2]
+
+
+def test_the_papers_tied_em_stands_beside_ours_on_all_languages(tmp_path):
+    store = invented_results.fill(tmp_path, seeds=(0,), parts=("zero-shot",), sentences=3)
+    table = score_tables.em_tied_table(Frame(store))
+    assert len(table.columns) == 16
+    assert [cell.paper for cell in cells(table, "tied by layer")][-1] == 56.1
+    assert [cell.paper for cell in cells(table, "token-wise")][-1] == 56.8
+    found = [s.f1 for s in store.scores(row="ZGUL, EM tied by layer")]
+    assert cells(table, "tied by layer")[-1].value == pytest.approx(statistics.mean(found))
+
+
+def clear_cut(tmp_path, winner) -> Store:
+    """ZGUL right everywhere and the others seldom, or the other way round."""
+    skill = dict.fromkeys(invented_results.SKILL, 0.3) | {winner: 0.97}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(invented_results, "SKILL", skill)
+        return invented_results.fill(tmp_path, groups=("germanic",), seeds=(0, 1), parts=("zero-shot",), sentences=20)
+
+
+def verdict(store):
+    """The claim that ZGUL is first, and its row of the table of verdicts by column."""
+    frame = open_results(store.folder)
+    table = claims.verdict_table(frame)
+    row = cells(table, "ZGUL is first, Germanic")
+    return frame, {column.title: cell for column, cell in zip(table.columns, row, strict=True)}
+
+
+def test_claims_hold_where_the_difference_is_clear(tmp_path):
+    store = clear_cut(tmp_path, "ZGUL")
+    frame, row = verdict(store)
+    assert (row["Verdict"].text, row["Verdict"].bold, row["p"].text) == ("holds", True, "< 0.0001")
+    assert row["only ZGUL"].value > row["only other"].value
+    own = by_seed(store, "germanic", "ZGUL")
+    assert row["ZGUL"].value == pytest.approx(statistics.mean(statistics.mean(v.values()) for v in own.values()))
+    assert row["Paper"].text == "+1.8* over CPG"
+    assert claims.summary(frame)[0].endswith("in 1 of 1 groups. The claim holds in 1.")
+    assert sum(claim.holds for claim in claims.find_claims(frame)) == 4
+    assert cells(score_tables.zero_shot_table(frame, "germanic"), "ZGUL")[-1].mark == "*"
+
+
+def test_claims_do_not_hold_where_a_baseline_wins(tmp_path):
+    frame, row = verdict(clear_cut(tmp_path, "SFT-M"))
+    assert frame.closest_baseline("germanic") == "SFT-M"
+    assert (row["Verdict"].text, row["Verdict"].bold) == ("does not hold", False)
+    assert row["Against"].text.startswith("SFT-M ") and row["Difference"].text.startswith("−")
+    assert claims.summary(frame)[0].endswith("in 0 of 1 groups. The claim holds in 0.")
+    assert cells(score_tables.zero_shot_table(frame, "germanic"), "ZGUL")[-1].mark == ""
+
+
+def test_a_lead_in_one_seed_only_is_not_beyond_chance(tmp_path):
+    store = clear_cut(tmp_path, "ZGUL")
+    (cpg,) = store.runs(method="cpg", seed=1)
+    (zgul,) = store.runs(method="zgul", seed=1)
+    for score in store.scores(run=zgul.hash, row="ZGUL"):
+        tags = store.predictions(zgul.hash, "ZGUL", score.language)
+        store.add_score(replace(score, run=cpg.hash, row="CPG", f1=score.f1 + 1), tags)
+    _, row = verdict(store)
+    assert row["Verdict"].text == "not beyond chance" and row["Difference"].text.startswith("+")
+
+
+def test_parts_without_runs_say_what_fills_them(tmp_path):
+    Store(tmp_path, create=True)
+    report = build_report(open_results(tmp_path))
+    for section in report.main.sections:
+        if section.anchor not in ("departures", "relatedness"):  # these need no runs
+            (told,) = section.blocks
+            assert "`zgul " in told and "makes them" in told, section.title
+    assert report.pages == {} and report.side_by_side is None
+
+
+def test_a_store_with_one_part_leaves_the_others_out(tmp_path):
+    invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4)
+    report = build_report(open_results(tmp_path))
+    assert sections(report)["few-shot"].blocks == (
+        "No results yet: `zgul experiment paper --data DIR --output DIR --only few-shot` makes them.",
+    )
+    assert any(isinstance(block, tuple) for block in sections(report)["claims"].blocks)
+    assert len(sections(report)["zero-shot"].blocks) == 1
+
+
+def test_runs_of_unknown_parts_are_left_out(tmp_path):
+    """Exports of earlier versions have a part "treated"."""
+    store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4)
+    (run,) = store.runs(method="cpg")
+    store.plan([replace(run, hash="f" * 64, name="treated", part="treated", status="planned")])
+    store.finish("f" * 64, 1.0, {})
+    frame = Frame(store)
+    assert len(frame.runs) == 8 and {row.title for row in analysis_tables.runs_table(frame).rows} == {"zero-shot"}
+
+
+def test_class_table_is_the_mean_over_languages(invented, frame):
+    table = analysis_tables.classes_table(frame, "ner")
+    runs = {run.seed: run.hash for run in invented.runs(part="zero-shot", group="african", method="zgul")}
+    means = []
+    for code in runs.values():
+        f1 = []
+        for language in ("ha", "ig", "rw", "lg", "luo", "pcm"):
+            gold = [sentence.tags for sentence in invented.gold("african", language)]
+            classes = scores(gold, invented.predictions(code, "ZGUL", language)).per_class
+            f1 += [classes["LOC"]["f1"]] if classes.get("LOC", {"support": 0})["support"] else []
+        means.append(statistics.mean(f1))
+    assert cells(table, "LOC")[0].value == pytest.approx(statistics.mean(means))
+    assert cells(table, "LOC")[0].paper == 55.2
+
+
+def test_analyses_are_plain_json(frame):
+    assert json.loads(json.dumps(frame.analyses)) == frame.analyses
