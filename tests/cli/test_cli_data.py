@@ -16,6 +16,7 @@ from zgul.corpora import catalogue
 from zgul.errors import ZgulError
 
 
+
 def zgul(*arguments: object, env: dict[str, str] | None = None) -> str:
     result = CliRunner().invoke(app, ["data", *map(str, arguments)], env=env)
     if result.exception and not isinstance(result.exception, SystemExit):

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import zgul
-from zgul.adapters.shipped import ADAPTERS, shipped_folder
+from zgul.adapters.shipped import ADAPTERS
 from zgul.corpora.data_folder import DataFolder
 from zgul.encoders.embedded import SHA256, VERSION
 from zgul.encoders.q4 import SUFFIX

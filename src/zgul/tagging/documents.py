@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, overload
 
 from zgul.errors import ZgulError
@@ -119,16 +119,8 @@ class TaggedSentence:
             if layer.weights is not None:
                 data[f"{column}_weights"] = [{k: round(w, 4) for k, w in word.items()} for word in layer.weights]
         if "ner" in self.layers:
-            data["entities"] = [
-                {
-                    "text": entity.text,
-                    "label": entity.label,
-                    "start": entity.start,
-                    "end": entity.end,
-                    "probability": round(entity.probability, 4),
-                }
-                for entity in self.entities
-            ]
+            entities = self.entities
+            data["entities"] = [asdict(entity) | {"probability": round(entity.probability, 4)} for entity in entities]
         return data
 
 

@@ -139,13 +139,13 @@ class TextTagger:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
         return [
             {
-                "entity_group": entity.label,
-                "score": entity.probability,
-                "word": entity.text,
-                "start": entity.start,
-                "end": entity.end,
+                "entity_group": name.label,
+                "score": name.probability,
+                "word": name.text,
+                "start": name.start,
+                "end": name.end,
             }
-            for entity in self.tag(text).entities
+            for name in self.tag(text).entities
         ]
 
     def describe(self, task: str) -> str:
@@ -270,9 +270,8 @@ def _in_language(sentence: Sentence, code: str) -> Sentence:
 
 def _unknown(share: float, words: list[str]) -> str:
     sample = shorten(" ".join(words), 40, placeholder="…") if len(words[0]) < 40 else words[0][:40] + "…"
-    return (
-        f"The encoder does not know the script: {share:.0%} of the pieces of this text (“{sample}”) are unknown to it"
-    )
+    pieces = f"{share:.0%} of the pieces of this text (“{sample}”)"
+    return f"The encoder does not know the script: {pieces} are unknown to it"
 
 
 def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
