@@ -99,7 +99,8 @@ class Options:
 
         Unknown names raise an error that suggests the nearest known one. Text is converted to the option's type.
         """
-        defaults, declared = _defaults(cls), {name: declaration for name, declaration, _ in cls.declared()}
+        defaults = _defaults(cls)
+        declared = {name: about for name, about, _ in cls.declared()}
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             if name not in defaults:
