@@ -19,7 +19,6 @@ from zgul.paper.store import Store
 from zgul.progress import Report, Status, silent
 
 Analysis = dict[str, Any]
-
 WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones do not fit on a line
 DISPUTED = 2  # sentences of each language
 

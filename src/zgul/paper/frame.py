@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 
     run: StoredRun
     score: Score
+    keys: dict[str, Any]  # what it is selected by: language, encoder, and what tells runs of a part apart
 
 
 class Frame:
@@ -40,20 +41,17 @@ class Frame:
         for score in store.scores():
             if score.run in by_hash:
                 run = by_hash[score.run]
-                self._index[run.part, run.group, score.row].append(Entry(run, score))
-                counts[encoder_of(run)] += 1
+                keys = run.extra | {"language": score.language, "encoder": encoder_of(run)}
+                self._index[run.part, run.group, score.row].append(Entry(run, score, keys))
+                counts[keys["encoder"]] += 1
         self.encoders = [name for name, _ in counts.most_common()]
         self.encoder = self.encoders[0] if self.encoders else ""  # the one that the report is about
 
     def entries(self, row: str, group: str = "", part: str = "zero-shot", **where: Any) -> list[Entry]:
-        """The scores of a row, by default in all groups. ``where`` is a language, an encoder, or of ``run.extra``."""
+        """The scores of a row, by default in all groups. ``where`` selects by the entries' keys."""
         wanted = {"encoder": self.encoder} | where
         entries = (entry for name in GROUPS if group in ("", name) for entry in self._index[part, name, row])
-        return [
-            Entry(run, score)
-            for run, score in entries
-            if wanted.items() <= (run.extra | {"language": score.language, "encoder": encoder_of(run)}).items()
-        ]
+        return [entry for entry in entries if wanted.items() <= entry.keys.items()]
 
     def groups(self, part: str = "zero-shot") -> list[str]:
         """The groups that have scores in a part, in the paper's order."""
@@ -88,7 +86,7 @@ def encoder_of(run: StoredRun) -> str:
 def averages(entries: Iterable[Entry], languages: Collection[str], value: Value = F1) -> dict[tuple[int, int], float]:
     """The average over languages, for each seed and draw of examples that has all of them."""
     by_draw: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-    for run, score in entries:
+    for run, score, _ in entries:
         by_draw[run.seed, run.extra.get("draw", 0)][score.language] = value(score)
     complete = {draw: values for draw, values in sorted(by_draw.items()) if languages and {*languages} <= {*values}}
     return {draw: mean(values[code] for code in languages) for draw, values in complete.items()}

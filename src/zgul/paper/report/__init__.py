@@ -22,7 +22,7 @@ FORMATS = ("html", "md", "latex", "figures")
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
     """The results of a folder or of an export with their analyses. ``report`` is called with the progress."""
     store = open_store(place)
-    return Frame(store, store.analyses or analyse(store, data, report))
+    return Frame(store, analyse(store, data, report) if store.analyses is None else store.analyses)
 
 
 def write_report(
@@ -37,8 +37,7 @@ def write_report(
 ) -> list[Path]:
     """Write the report of a folder of results, or of an export, into a folder. Returns the files written.
 
-    ``earlier`` names exports or folders of earlier protocols, to be compared with these results, which are then called
-    ``label``. ``report`` is called with the progress.
+    ``earlier`` names results of earlier protocols to compare these with, which are then called ``label``.
     """
     chosen, output = tuple(formats), Path(output)
     if unknown := [name for name in chosen if name not in FORMATS]:

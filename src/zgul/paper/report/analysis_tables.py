@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from statistics import mean
 from typing import Any
@@ -22,11 +23,8 @@ WEIGHTS = {"lang2vec": "Lang2Vec", "fusion": "Fusion", "emea": "MADX^multi-EMEA"
 MEASURES: tuple[Kind, ...] = ("average", "genetic", "syntactic")  # of relatedness
 RANDOM_START = "random start"  # the variant whose attention networks start at random
 STRONG, WEAK = 0.5, 0.2  # correlations from which weights follow relatedness, and weakly
-EM_PAIRS = {  # a row that uses EM -> the same model without
-    "ZGUL": "ZGUL w/o EM",
-    "ZGUL, EM tied by layer": "ZGUL w/o EM",
-    "MADX^multi-EMEA": "MADX^multi-Uniform",
-}
+# A row that uses EM -> the same model without.
+EM_PAIRS = {"ZGUL": "ZGUL w/o EM", "ZGUL, EM tied by layer": "ZGUL w/o EM", "MADX^multi-EMEA": "MADX^multi-Uniform"}
 MICRO = "Micro-F1"  # the last row of the tables of classes
 COST_ROWS = {"SFT-M": "sft-m", "CPG": "cpg", "ZGUL": "zgul", "MADX^multi": "madx-multi"}
 
@@ -35,14 +33,14 @@ def tuning_table(frame: Frame, task: str) -> ReportTable | None:
     """Dev F1 of each rate that was tried for the methods of a task, the chosen one marked."""
     tuned = [tried for tried in choose_settings(frame.runs_of("tuning")) if tried.task == task]
     rates = sorted({rate for tried in tuned for rate, _ in tried.dev_f1})
-    rows: dict[str, list[Cell]] = {}
+    rows = {}
     for tried in sorted(tuned, key=lambda tried: TRAINED.index(tried.method)):
         for reduction in sorted({reduction for _, reduction in tried.dev_f1}, key=lambda value: value or 0):
-            cells = rows[tried.method + (f", reduction {reduction:g}" if reduction else "")] = []
-            for rate in rates:
-                chosen = tried.chosen == (rate, reduction)
-                f1 = tried.dev_f1.get((rate, reduction))
-                cells.append(Cell(f1, bold=chosen, mark=" ←" if chosen else "", digits=2))
+            title = tried.method + (f", reduction {reduction:g}" if reduction else "")
+            cells = {rate: Cell(tried.dev_f1.get((rate, reduction)), digits=2) for rate in rates}
+            if tried.chosen[1] == reduction:
+                cells[tried.chosen[0]] = replace(cells[tried.chosen[0]], bold=True, mark=" ←")
+            rows[title] = cells.values()
     names = {"sft": "SFT Learning Rate", "adapters": "Learning Rate", "reductions": "Reduction Factor"}
     words = {word: listed(map(_rate, numbers.GRID[name])) for word, name in names.items()} | {"task": task.upper()}
     words["groups"] = " and ".join(dict.fromkeys(group_title(group) for tried in tuned for group in tried.groups))
@@ -84,9 +82,7 @@ def weights(frame: Frame, kind: str, group: str, variant: str = "", facts: str =
 
 def correlation(by_target: Mapping[str, Mapping[str, float]]) -> float | None:
     """Pearson's correlation of weight and average similarity over all pairs of target and source."""
-    pairs = [
-        (weight, similarity(target, source)) for target, row in by_target.items() for source, weight in row.items()
-    ]
+    pairs = [(w, similarity(target, source)) for target, row in by_target.items() for source, w in row.items()]
     first, second = np.array(pairs).T
     if min(first.std(), second.std()) < 1e-9:
         return None  # all weights are equal: no correlation is defined
@@ -134,18 +130,29 @@ def follows(correlation: float) -> str:
     return "yes" if seen >= STRONG else "weakly" if seen >= WEAK else "in reverse" if seen <= -WEAK else "no"
 
 
+def language_weights_table(frame: Frame, group: str, language: str) -> ReportTable | None:
+    """The weights of the sources on one target, and how related they are."""
+    sources = GROUPS[group].sources
+    rows: dict[str, list[Item]] = {}
+    for kind, title in WEIGHTS.items():
+        if seeds := [by_target[language] for by_target in weights(frame, kind, group) if language in by_target]:
+            rows[f"{title} weight"] = [spread(seed.get(source, 0.0) for seed in seeds) for source in sources]
+    for measure in MEASURES if rows else ():
+        rows[f"{measure} similarity"] = [similarity(language, source, measure) for source in sources]
+    heads, words = ("", *(find(source).name for source in sources)), {"language": find(language).name}
+    return table(f"weights/{language}", heads, rows, words, rules=["average similarity"], digits=2)
+
+
 def classes_table(frame: Frame, task: str, language: str = "") -> ReportTable | None:
     """F1 of each class, averaged over the languages that have it, or of one language."""
-    targets = [code for group in GROUPS.values() if group.task == task for code in group.targets]
-    shown = [language] if language else targets
-    by_row = {row: [e for e in frame.entries(row) if e.score.language in shown] for row in COMPARED}
-    by_row = {row: entries for row, entries in by_row.items() if entries}
+    targets = {c for group in GROUPS.values() if group.task == task for c in group.targets if language in ("", c)}
+    scored = {row: [e for e in frame.entries(row) if e.score.language in targets] for row in COMPARED}
+    by_row = {row: entries for row, entries in scored.items() if entries}
     support: dict[str, Counter[str]] = defaultdict(Counter)  # class -> language -> gold chunks
-    for _, score in next(iter(by_row.values()), []):
+    for score in (entry.score for entry in next(iter(by_row.values()), [])):
         for name in (name for name, values in score.per_class.items() if values["support"]):
             support[name][score.language] = int(score.per_class[name]["support"])
-    printed = numbers.CLASSES[task].values
-    rows = {}
+    printed, rows = numbers.CLASSES[task].values, {}
     order = sorted(support, key=lambda name: ([*printed, name].index(name), name))
     support[MICRO] = sum(support.values(), Counter())
     for name in (*order, MICRO) if order else ():
@@ -166,8 +173,7 @@ def cost_table(frame: Frame) -> ReportTable | None:
     """Trainable parameters and seconds of an epoch."""
     groups, rows = frame.groups(), {}
     for title, method in COST_ROWS.items():
-        runs = [run for run in frame.runs_of("zero-shot", method=method) if "seconds_per_epoch" in run.facts]
-        if runs:
+        if runs := [run for run in frame.runs_of("zero-shot", method=method) if "seconds_per_epoch" in run.facts]:
             millions = mean(run.facts["trainable"] / 1e6 for run in runs)
             rows[title] = [cell(millions, numbers.COST.get(title, "parameters"))]
             for group in groups:

@@ -69,11 +69,7 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
         ("Runs", _runs(frame), RUN),
     )
     for title, blocks, command in parts:
-        yield title, _present(blocks) or [f"No results yet: `{command}` makes them."]
-
-
-def _present(blocks: Blocks) -> list[Block]:
-    return [block for block in blocks if block]
+        yield title, [block for block in blocks if block] or [f"No results yet: `{command}` makes them."]
 
 
 def _as_list(named: Mapping[str, str]) -> Block:
@@ -144,12 +140,13 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
     examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
     contents: dict[str, Blocks] = {
         "Scores": [scores.language_rows_table(frame, group, code)],
+        "Weights and relatedness": [analysis.language_weights_table(frame, group, code)],
         "Few-shot": [figures.few_shot_by_language(frame, code)],
         "Class-wise F1": [analysis.classes_table(frame, task, code)],
         "Examples": [analysis.example_table(item, number) for number, item in enumerate(examples, start=1)],
         "Data": [analysis.data_targets_table(frame, code)],
     }
-    sections = {title: _present(blocks) for title, blocks in contents.items() if any(blocks)}
+    sections = {title: [block for block in blocks if block] for title, blocks in contents.items() if any(blocks)}
     return Page(f"{find(code).name} ({code}), {group_title(group)}, {task.upper()}", sections, {"index": "All results"})
 
 

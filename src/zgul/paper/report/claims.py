@@ -93,12 +93,12 @@ def verdict_table(frame: Frame) -> ReportTable | None:
 def summary(frame: Frame) -> list[str]:
     """One sentence for each claim."""
     sentences = []
-    for statement in CLAIMS:
-        claims = [claim for claim in find_claims(frame).values() if claim.statement == statement]
+    found = find_claims(frame).values()
+    for statement in dict.fromkeys(claim.statement for claim in found):
+        claims = [claim for claim in found if claim.statement == statement]
         ahead, held = sum(claim.own > claim.other for claim in claims), sum(claim.verdict == HOLDS for claim in claims)
         what = "its average is the highest, its own ablations aside," if statement == FIRST else "it raises the average"
-        sentence = f"**{statement}**: {what} in {ahead} of {len(claims)} groups. The claim holds in {held}."
-        sentences += [sentence] if claims else []
+        sentences.append(f"**{statement}**: {what} in {ahead} of {len(claims)} groups. The claim holds in {held}.")
     return sentences
 
 
@@ -108,31 +108,24 @@ def signed(value: float) -> str:
 
 def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
     """Verdicts, averages and settings by protocol. The last frame is this report's; it is compared with the others."""
-    return [_earlier_verdicts(frames), _earlier_averages(frames), _earlier_settings(frames)] if len(frames) > 1 else []
-
-
-def _earlier_verdicts(frames: Mapping[str, Frame]) -> ReportTable | None:
-    protocols = [find_claims(frame) for frame in frames.values()]
-    rows: dict[str, list[Item]] = {}
-    for title, now in protocols[-1].items():
-        rows[title] = [
+    if len(frames) < 2:
+        return []
+    claims = [find_claims(frame) for frame in frames.values()]
+    verdicts: dict[str, list[Item]] = {}
+    for title, now in claims[-1].items():
+        verdicts[title] = [
             Cell(text=f"{signed(c.own - c.other)} ({c.verdict})", bold=c.verdict != now.verdict) if c else "–"
-            for c in (claims.get(title) for claims in protocols)
+            for c in (found.get(title) for found in claims)
         ]
-    return table("earlier-verdicts", ("Claim", *frames), rows)
-
-
-def _earlier_averages(frames: Mapping[str, Frame]) -> ReportTable | None:
     groups = [*frames.values()][-1].groups()
     columns = {(group_title(group), name): (group, frame) for group in groups for name, frame in frames.items()}
-    rows = {row: [average(f.entries(row, g), f.languages(g)) for g, f in columns.values()] for row in ZERO_SHOT}
-    return table("earlier-averages", ("Method", *columns), {row: cells for row, cells in rows.items() if any(cells)})
-
-
-def _earlier_settings(frames: Mapping[str, Frame]) -> ReportTable | None:
-    """The settings that all protocols name, where they differ."""
+    averages = {row: [average(f.entries(row, g), f.languages(g)) for g, f in columns.values()] for row in ZERO_SHOT}
     protocols = [frame.store.meta.get("protocol", {}) for frame in frames.values()]
-    names = [name for name in protocols[-1] if all(name in protocol for protocol in protocols)]
-    rows = {name: [listed(protocol[name]) for protocol in protocols] for name in names}
-    rows["tuning runs"] = [str(len(frame.runs_of("tuning"))) for frame in frames.values()]
-    return table("earlier-settings", ("Setting", *frames), {name: row for name, row in rows.items() if len({*row}) > 1})
+    shared = [name for name in protocols[-1] if all(name in protocol for protocol in protocols)]
+    settings = {name: [listed(protocol[name]) for protocol in protocols] for name in shared}
+    settings["tuning runs"] = [str(len(frame.runs_of("tuning"))) for frame in frames.values()]
+    return [
+        table("earlier-verdicts", ("Claim", *frames), verdicts),
+        table("earlier-averages", ("Method", *columns), {row: own for row, own in averages.items() if any(own)}),
+        table("earlier-settings", ("Setting", *frames), {name: s for name, s in settings.items() if len({*s}) > 1}),
+    ]

@@ -23,6 +23,7 @@ SHARES = (0.0, 0.25, 0.5, 1.0)
 GREW_FROM = {"ZGUL++": "ZGUL", "SFT++": "SFT-M", "MADX^multi-Tgt": "MADX^multi-Rel"}  # the same without any text
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}  # no dates, no versions
 DARK = 0.53  # of the scale of a heat map: numbers are black up to here and white above, with a contrast of 4.5 or more
+RAISED = ("^multi", "$^{multi}$")  # how matplotlib raises it in MADX^multi
 STYLE = Path(__file__).with_suffix(".mplstyle")
 Lines = Mapping[str, Mapping[Any, MeanStd | None]]  # title -> its points
 HeatMap = Mapping[str, Mapping[str, float]]  # target -> source -> value
@@ -59,11 +60,6 @@ def _new_drawing(width: float, height: float, rows: int, columns: int, **more: A
     return drawing, list(drawing.subplots(rows, columns, squeeze=False, **more).flat)
 
 
-def _raise_multi(title: str) -> str:
-    """MADX^multi as matplotlib raises it."""
-    return title.replace("^multi", "$^{multi}$")
-
-
 def overview(frame: Frame) -> Figure | None:
     """Ours against the paper's for every method and group."""
     groups = frame.groups()
@@ -75,33 +71,25 @@ def draw_dots(panels: Lines) -> Any:
     """Ours (filled, with deviation) against the paper's (hollow), a line for each method, a panel for each group."""
     drawing, grid = _new_drawing(2.5 * len(panels) + 1.3, 4.5, 1, len(panels), sharey=True)
     for axes, (group, dots) in zip(grid, panels.items(), strict=True):
-        own, std = _arrays(dots)
-        paper = np.array([numbers.ZERO_SHOT[group].get(row, numbers.AVERAGE) for row in dots], dtype=float)
-        y = range(len(dots))
-        axes.hlines(y, own, paper, color="#999999", linewidth=1)
-        axes.scatter(paper, y, s=26, marker="D", facecolors="white", edgecolors="black", label="paper (mBERT)")
-        axes.errorbar(own, y, xerr=std, fmt="o", color="#0072B2", label="this report")
+        known = {ZERO_SHOT.index(row): value for row, value in dots.items() if value}
+        paper = [numbers.ZERO_SHOT[group].get(ZERO_SHOT[y], numbers.AVERAGE) or np.nan for y in known]
+        own, std = [value.mean for value in known.values()], [value.std or 0.0 for value in known.values()]
+        axes.hlines([*known], own, paper, color="#999999", linewidth=1)
+        axes.scatter(paper, [*known], s=26, marker="D", facecolors="white", edgecolors="black", label="paper (mBERT)")
+        axes.errorbar(own, [*known], xerr=std, fmt="o", color="#0072B2", label="this report")
         axes.set(title=group_title(group), xlabel="average F1")
-    grid[0].set_yticks(range(len(ZERO_SHOT)), map(_raise_multi, ZERO_SHOT))
+    grid[0].set_yticks(range(len(ZERO_SHOT)), [row.replace(*RAISED) for row in ZERO_SHOT])
     grid[0].get_yticklabels()[ZERO_SHOT.index(ZGUL)].set_fontweight("bold")
     grid[0].invert_yaxis()
     drawing.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return drawing
 
 
-def _arrays(values: Mapping[Any, MeanStd | None]) -> Any:
-    """Means and deviations as arrays. What is not known is not drawn."""
-    return np.array([(v.mean, v.std or 0.0) if v else (np.nan, np.nan) for v in values.values()]).T
-
-
 def similarity_maps() -> list[Figure]:
     """Relatedness as the paper defines it, and its two halves."""
     figures = []
     for kind in MEASURES:
-        maps = {
-            name: {t: {s: similarity(t, s, kind) for s in group.sources} for t in group.targets}
-            for name, group in GROUPS.items()
-        }
+        maps = {n: {t: {s: similarity(t, s, kind) for s in g.sources} for t in g.targets} for n, g in GROUPS.items()}
         draw = partial(draw_heat_maps, maps, f"{kind} similarity")
         figures.append(Figure(f"similarity-{kind}", text(f"similarity-{kind}"), draw))
     return figures
@@ -168,16 +156,15 @@ def few_shot_by_language(frame: Frame, language: str = "") -> Figure | None:
 def unlabelled_curve(frame: Frame) -> Figure | None:
     """F1 by share of the text, over the languages that every point has."""
     rows = [row for row in GREW_FROM if unlabelled_entries(frame, row)]
-    entries = {(row, share): unlabelled_entries(frame, row, share) for row in rows for share in SHARES}
+    points = {(row, share): unlabelled_entries(frame, row, share) for row in rows for share in SHARES}
     for row in rows:
-        seeds = {entry.run.seed for entry in entries[row, 1.0]}
-        entries[row, 0.0] = [entry for entry in frame.entries(GREW_FROM[row]) if entry.run.seed in seeds]
-    shares = [share for share in SHARES if any(entries[row, share] for row in rows)]
-    scored = [{entry.score.language for entry in entries[row, share]} for row in rows for share in shares]
+        seeds = {entry.run.seed for entry in points[row, 1.0]}
+        points[row, 0.0] = [entry for entry in frame.entries(GREW_FROM[row]) if entry.run.seed in seeds]
+    scored = [{entry.score.language for entry in entries} for entries in points.values() if entries]
     languages = sorted(set.intersection(*scored)) if scored else []
-    if not languages or len(shares) < 2:
+    if not languages:
         return None
-    lines = {row: {100 * share: average(entries[row, share], languages) for share in shares} for row in rows}
+    lines = {row: {100 * share: average(points[row, share], languages) for share in SHARES} for row in rows}
     names, starts = listed(map(str.capitalize, languages)), listed(f"{GREW_FROM[row]} for {row}" for row in rows)
     draw = partial(draw_curves, {"": lines}, "% of the text", columns=1)
     return Figure("unlabelled", text("unlabelled-curve", languages=names, starts=starts), draw)
@@ -191,11 +178,12 @@ def draw_curves(panels: Mapping[str, Lines], xlabel: str, columns: int) -> Any:
     drawing, grid = _new_drawing(max(4.6, width * columns), height * rows + 0.5, rows, columns)
     for axes, (name, lines) in zip(grid, panels.items(), strict=False):
         for title, points in lines.items():
-            x, (means, stds) = [*points], _arrays(points)
-            (line,) = axes.plot(x, means, label=_raise_multi(title))
-            axes.fill_between(x, means - stds, means + stds, color=line.get_color(), alpha=0.15, linewidth=0)
-            axes.set_xticks(x)
-        axes.set_title(name)
+            known = {x: value for x, value in points.items() if value}
+            (line,) = axes.plot([*known], [value.mean for value in known.values()], label=title.replace(*RAISED))
+            low, high = ([value.mean + sign * (value.std or 0.0) for value in known.values()] for sign in (-1, 1))
+            axes.fill_between([*known], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        ticks = sorted({x for points in lines.values() for x, value in points.items() if value})
+        axes.set(title=name, xticks=ticks)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     drawing.supxlabel(xlabel, fontsize="medium")

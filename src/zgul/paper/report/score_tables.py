@@ -31,8 +31,8 @@ Points = dict[float, MeanStd | None]  # examples -> F1
 
 def flat(tables: Mapping[str, PaperTable], row: str) -> dict[str, float]:
     """The paper's numbers for a row in the tables of several groups: language, or group for its average -> number."""
-    values = ((group, table.values.get(row, {})) for group, table in tables.items())
-    return {group if code == AVERAGE else code: number for group, row in values for code, number in row.items()}
+    rows = {group: table.values.get(row, {}) for group, table in tables.items()}
+    return {group if code == AVERAGE else code: number for group in rows for code, number in rows[group].items()}
 
 
 def paper_row(row: str) -> dict[str, float]:

@@ -25,12 +25,10 @@ def _show(cell: Cell, escape: Callable[[str], str], bold: str, std: str, paper: 
     """A cell in a format, which escapes texts and has templates for bold, deviations and the paper's numbers."""
     if cell.is_text and not cell.text:
         return ""
-    own_std, paper_std = (
-        "" if value is None else std.format(cell.number(value)) for value in (cell.std, cell.paper_std)
-    )
+    stds = ["" if value is None else std.format(cell.number(value)) for value in (cell.std, cell.paper_std)]
     number = escape(cell.text or cell.number(cell.value))
-    own = (bold.format(number) if cell.bold else number) + own_std + escape(cell.mark)
-    return own if cell.paper is None else own + paper.format(escape(cell.number(cell.paper)) + paper_std)
+    own = (bold.format(number) if cell.bold else number) + stds[0] + escape(cell.mark)
+    return own if cell.paper is None else own + paper.format(escape(cell.number(cell.paper)) + stds[1])
 
 
 def html_file(title: str, body: str, script: str = "") -> str:
@@ -56,8 +54,8 @@ def _html_block(block: Block, draw: Draw) -> str:
         return _html_table(block)
     if isinstance(block, Figure):
         image = f"data:image/svg+xml;base64,{base64.b64encode(draw(block)['svg']).decode()}"
-        alt = html.escape(block.caption, quote=True)
-        return f'<figure><img alt="{alt}" src="{image}"><figcaption>{_html_prose(block.caption)}</figcaption></figure>'
+        caption = f"<figcaption>{_html_prose(block.caption)}</figcaption>"
+        return f'<figure><img alt="{html.escape(block.caption)}" src="{image}">{caption}</figure>'
     if isinstance(block, tuple):
         return "<ul>" + "".join(f"<li>{_html_prose(item)}</li>" for item in block) + "</ul>"
     return f"<p>{_html_prose(block)}</p>"
@@ -98,9 +96,7 @@ def _html_prose(text: str) -> str:
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
 
 
-_html_cell = partial(
-    _show, escape=_html, bold="<b>{}</b>", std='<span class="sd"> ±{}</span>', paper="<small>paper {}</small>"
-)
+_html_cell = partial(_show, escape=_html, bold="<b>{}</b>", std="<i> ±{}</i>", paper="<small>paper {}</small>")
 
 
 def write_markdown(page: Page) -> str:
