@@ -107,7 +107,6 @@ def test_the_grid_is_the_printed_one(source):
     for name, values in numbers.GRID.items():
         assert [float(value) for value in re.findall(r"[\d.e-]+", rows[name][1])] == list(values), name
     assert rows["Max. epochs"] == ["10 for NER, 5 for POS"] * 2
-    assert numbers.EPOCHS == {"pos": 5, "ner": 10}
 
 
 def test_stars_are_the_printed_ones(source):

@@ -64,7 +64,7 @@ def test_filters(tmp_path):
     assert [found.row for found in store.scores(part="few-shot", group="slavic")] == ["CPG"]
     assert store.scores(part="few-shot", group="germanic") == []
     assert [found.run for found in store.scores(row="ZGUL")] == ["hash-a"]
-    with pytest.raises(ValueError, match="no field 'colour'"):
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
         store.runs(colour="red")
 
 

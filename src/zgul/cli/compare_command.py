@@ -1,7 +1,5 @@
 """``zgul compare``: is one system better than another, or is it chance?"""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zgul report``: tables and figures of the paper's experiments from their results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -18,19 +16,12 @@ app = new_app()
 @app.command()
 def report(
     results: Annotated[
-        Path, typer.Argument(help="Folder of zgul experiment paper, or a file of zgul experiment export.")
+        Path, typer.Argument(help="Folder of zgul experiment paper, or file of zgul experiment export.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
-    formats: Annotated[
-        str, typer.Option("--format", help="What to write, separated by commas: html, md, latex, figures.")
-    ] = ",".join(FORMATS),
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder, for the statistics of the data. An export has them already.")
-    ] = None,
-    earlier: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=RESULTS: results of an earlier protocol to compare with. Repeat the option."),
-    ] = None,
+    formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
+    data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
+    earlier: Annotated[list[str] | None, typer.Option(help="NAME=RESULTS of an earlier protocol. Repeatable.")] = None,
     label: Annotated[str, typer.Option(help="What these results are called beside earlier ones.")] = "this report",
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.

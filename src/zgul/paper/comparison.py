@@ -1,20 +1,19 @@
 """Is one system better than another, or is it chance? Two runs of an experiment, or two tagged files, are compared."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
-from zgul.corpora import columns, conllu
+from zgul.corpora import Sentence, read_labelled
+from zgul.corpora.tags import TASKS
 from zgul.errors import ZgulError
 from zgul.evaluation import bootstrap_f1, mcnemar, scores
 from zgul.languages import GROUPS
-from zgul.paper.export import Export
-from zgul.paper.store import DONE, Store, StoredRun
+from zgul.paper.export import open_store
+from zgul.paper.numbers import ALPHA
+from zgul.paper.store import DONE, Store
 
 Tags = dict[str, list[list[str]]]  # language -> tags of each sentence
 System = tuple[str, Tags, Tags]  # name, predictions and gold tags
-ALPHA = 0.005  # the paper's level
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,10 @@ class RunComparison:
     def verdict(self) -> str:
         """What the last row says, in words."""
         whole = self.rows[-1]
-        sure = whole.low > 0 or whole.high < 0
-        better = f"the {'first' if whole.difference > 0 else 'second'} is better"
-        verdict = f"On the whole: {better if sure else 'no difference in F1 beyond chance'}."
-        if whole.p < ALPHA and not sure:
+        if whole.low > 0 or whole.high < 0:
+            return f"On the whole: the {'first' if whole.difference > 0 else 'second'} is better."
+        verdict = "On the whole: no difference in F1 beyond chance."
+        if whole.p < ALPHA:
             more = "first" if whole.only_first_right > whole.only_second_right else "second"
             verdict += f" By words (McNemar, p < {ALPHA}) the {more} is right more often: F1 counts chunks, not words."
         return verdict
@@ -69,52 +68,46 @@ def compare_runs(
     languages = [code for code in own if code in theirs]
     if not languages:
         raise ZgulError("cannot compare: the two systems have no language in common")
-    for code in languages:
-        if truth[code] != same[code]:
-            raise ZgulError(f"cannot compare: the two systems were scored on different test sentences of {code}")
-    parts = {code: [code] for code in languages} | ({"all": languages} if len(languages) > 1 else {})
+    if different := [code for code in languages if truth[code] != same[code]]:
+        raise ZgulError(f"cannot compare: the two systems were scored on different test sentences of {different[0]}")
     rows = []
+    parts = {code: [code] for code in languages} | ({"all": languages} if len(languages) > 1 else {})
     for name, codes in parts.items():
         right, a, b = ([sentence for code in codes for sentence in side[code]] for side in (truth, own, theirs))
         spread, test = bootstrap_f1(right, a, b, samples, confidence), mcnemar(right, a, b)
         f1 = (scores(right, a).f1, scores(right, b).f1, spread.f1, spread.low, spread.high)
-        row = LanguageComparison(name, sum(map(len, right)), *f1, test.only_first, test.only_second, test.p)
-        rows.append(row)
+        rows.append(LanguageComparison(name, sum(map(len, right)), *f1, test.only_first, test.only_second, test.p))
     return RunComparison(first, second, confidence, samples, rows)
 
 
 def _find_system(place: str, gold: Path | str | None, task: str) -> System:
     """Read a system; the folder's or file's own name may have a colon."""
-    if task not in ("pos", "ner"):
+    if task not in TASKS:
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
     for border in (index for index in range(len(place) - 1, 0, -1) if place[index] == ":"):
-        results, (name, _, row) = Path(place[:border]), place[border + 1 :].partition(":")
-        if results.exists():
-            store = Store(results) if results.is_dir() else Export(results)
-            return _stored_system(store, _find_run(store, name), row)
+        if Path(place[:border]).exists():
+            name, _, row = place[border + 1 :].partition(":")
+            return _stored_system(open_store(place[:border]), name, row)
     if Path(place).is_dir():
         raise ZgulError(f"{place} is a folder: name one of its runs, {place}:RUN[:ROW]")
     if not Path(place).is_file():
         raise ZgulError(f"{place}: no such file, and no results before a colon; give RESULTS:RUN[:ROW] or tagged files")
     if gold is None:
         raise ZgulError(f"{place} is a file: name the file with the right tags, --gold FILE")
-    own, right = _read_tagged(Path(place), task), _read_tagged(Path(gold), task)
-    if [words for words, _ in own] != [words for words, _ in right]:
+    own, right = read_labelled(place, task), read_labelled(gold, task)
+    if [sentence.words for sentence in own] != [sentence.words for sentence in right]:
         raise ZgulError(f"cannot compare: {place} and {gold} do not hold the same words in the same sentences")
-    return place, {"text": [tags for _, tags in own]}, {"text": [tags for _, tags in right]}
+    return place, {"text": _tags(own)}, {"text": _tags(right)}
 
 
-def _find_run(store: Store, name: str) -> StoredRun:
+def _stored_system(store: Store, name: str, row: str) -> System:
     done = store.runs(status=DONE)
-    matching = [run for run in done if name and run.hash.startswith(name)] or [run for run in done if run.name == name]
-    if len(matching) == 1:
-        return matching[0]
-    few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (matching or done)[:20])
-    what = f"{len(matching)} runs begin with {name!r}" if matching else f"{store.folder} has no finished run {name!r}"
-    raise ZgulError(f"{what}; there are:\n{few}" if few else f"{what}: none is finished yet")
-
-
-def _stored_system(store: Store, run: StoredRun, row: str) -> System:
+    runs = [run for run in done if name and run.hash.startswith(name)] or [run for run in done if run.name == name]
+    if len(runs) != 1:
+        few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (runs or done)[:20])
+        what = f"{len(runs)} runs begin with {name!r}" if runs else f"{store.folder} has no finished run {name!r}"
+        raise ZgulError(f"{what}; there are:\n{few}")
+    (run,) = runs
     stored = store.scores(run=run.hash)
     rows = list(dict.fromkeys(score.row for score in stored))
     if row not in rows and (row or len(rows) != 1):
@@ -124,18 +117,9 @@ def _stored_system(store: Store, run: StoredRun, row: str) -> System:
     scored = {score.language for score in stored if score.row == row}
     languages = [code for code in GROUPS[run.group].targets if code in scored]
     tags = {code: store.predictions(run.hash, row, code) for code in languages}
-    gold = {code: [sentence.tags or [] for sentence in store.gold(run.group, code)] for code in languages}
+    gold = {code: _tags(store.gold(run.group, code)) for code in languages}
     return f"{row}, {run.name} ({run.hash[:10]})", tags, gold
 
 
-def _read_tagged(path: Path, task: str) -> list[tuple[list[str], list[str]]]:
-    """Words and tags of each sentence."""
-    if ".conllu" in path.suffixes:
-        sentences = [sentence.to_sentence(task) for sentence in conllu.read(path)]
-    else:
-        sentences = list(columns.read(path, task))
-    pairs = [(sentence.words, sentence.tags) for sentence in sentences if sentence.words]
-    tagged = [(words, tags) for words, tags in pairs if tags is not None]
-    if not tagged or len(tagged) < len(pairs):
-        raise ZgulError(f"{path} has sentences without {task.upper()} tags; only tagged files can be compared")
-    return tagged
+def _tags(sentences: list[Sentence]) -> list[list[str]]:
+    return [sentence.tags or [] for sentence in sentences]

@@ -6,8 +6,6 @@ The words of the test files are included only on request, because not every lice
 had neither predictions nor gold tags. Both are read.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import string
@@ -22,7 +20,7 @@ from zgul.files import DAMAGED, create_binary, open_binary
 from zgul.paper.analyses import analyse
 from zgul.paper.store import DONE, SCHEMA, Score, Store, StoredRun
 
-FORMAT = 2
+Place = Path | str
 _LETTERS = string.ascii_letters + string.digits + "".join(map(chr, range(0xC0, 0x250)))
 
 
@@ -32,14 +30,19 @@ class TagAlphabet(dict[str, str]):
     def __missing__(self, tag: str) -> str:
         return self.setdefault(tag, _LETTERS[len(self)])
 
-    def encode(self, tags: Sequence[Sequence[str]]) -> str:
+    def encode(self, tags: Sequence[Sequence[str] | None]) -> str:
         """The tags of all sentences as one text."""
-        return " ".join("".join(map(self.__getitem__, sentence)) for sentence in tags)
+        return " ".join("".join(map(self.__getitem__, sentence or ())) for sentence in tags)
 
 
-def export_results(
-    folder: Path | str, path: Path | str, data: Path | str | None = None, *, sentences: bool = True
-) -> None:
+def open_store(place: Place) -> Store:
+    """The results in a folder of ``zgul experiment paper`` or in a file of ``zgul experiment export``."""
+    if not Path(place).exists():
+        raise ZgulError(f"{place}: no such folder or file; a report is made from the --output of zgul experiment paper")
+    return Store(place) if Path(place).is_dir() else Export(place)
+
+
+def export_results(folder: Place, path: Place, data: Place | None = None, *, sentences: bool = True) -> None:
     """Write the finished runs of a folder of results. The same results give the same bytes.
 
     ``data`` is the data folder, for the statistics of the data sets. Without ``sentences`` no word of the test files is
@@ -49,8 +52,8 @@ def export_results(
     gold: dict[tuple[str, str], dict[str, Any]] = {}
     for group, language in store.gold_keys():
         test = store.gold(group, language)
-        tags = alphabet.encode([sentence.tags or [] for sentence in test])
         words = {"words": ["\t".join(sentence.words) for sentence in test]} if sentences else {}
+        tags = alphabet.encode([sentence.tags for sentence in test])
         gold[group, language] = {"group": group, "language": language, "tags": tags, **words}
     runs = {run.hash: run for run in store.runs(status=DONE)}
     scores = []
@@ -60,7 +63,7 @@ def export_results(
         dotted = "".join("." if a == b != " " else a for a, b in zip(tags, right, strict=True))
         scores.append(asdict(score) | {"tags": dotted})
     whole = {
-        "format": FORMAT,
+        "format": 2,
         "meta": store.meta,
         "runs": [asdict(run) for run in runs.values()],
         "scores": scores,
@@ -75,7 +78,7 @@ def export_results(
 class Export(Store):
     """Results read from an export into memory. Predictions and sentences are there if the file carries them."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Place) -> None:
         self.folder = Path(path)
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.executescript(SCHEMA)
@@ -86,15 +89,14 @@ class Export(Store):
                 raise ZgulError(f"{path} is not an export of results ({error}); see: zgul experiment export") from error
 
     def _load(self, whole: dict[str, Any]) -> None:
-        self.analyses = dict(whole["analyses"])
-        self.note(**whole["meta"])
-        self.plan(StoredRun(**run) for run in whole["runs"])
-        key = whole.get("tags", {})
+        self.analyses, key = dict(whole["analyses"]), whole.get("tags", {})
 
         def decode(text: str, right: str) -> list[list[str]]:
             filled = "".join(b if a == "." else a for a, b in zip(text, right, strict=True))
             return [[key[letter] for letter in sentence] for sentence in filled.split(" ")]
 
+        self.note(**whole["meta"])
+        self.plan(StoredRun(**run) for run in whole["runs"])
         gold = {(entry["group"], entry["language"]): entry for entry in whole.get("gold", [])}
         self.has_sentences = any("words" in entry for entry in gold.values())
         for place, entry in gold.items():

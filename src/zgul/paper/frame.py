@@ -1,78 +1,69 @@
 """The results as the report asks for them: scores by part, group and row, and their spread over seeds."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
+from statistics import fmean as mean
+from typing import Any, NamedTuple
 
 from zgul.evaluation import MeanStd, mean_std
 from zgul.languages import GROUPS
-from zgul.paper.rows import BASELINES, ROWS
+from zgul.paper.rows import ROWS
 from zgul.paper.store import DONE, Score, Store, StoredRun
 
+Value = Callable[[Score], float]
+F1: Value = attrgetter("f1")
 PARTS = ("zero-shot", "few-shot", "unlabelled", "tuning", "variants")  # runs of other parts are not reported
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A score and the run it belongs to."""
 
     run: StoredRun
     score: Score
-
-    @property
-    def draw(self) -> tuple[int, int]:
-        """What is repeated to see the spread: the seed and, in few-shot runs, the draw of the examples."""
-        return self.run.seed, int(self.run.extra.get("draw", 0))
+    keys: dict[str, Any]  # what it is selected by: language, encoder, and what tells runs of a part apart
 
 
 class Frame:
-    """All finished scores of a store. Of runs that differ only in code or settings the newest counts.
+    """All finished scores of a store. Of runs that differ only in code or settings the newest counts."""
 
-    Without ``analyses`` those that an export carries are taken. ``seeds`` keeps the runs of these seeds only.
-    """
-
-    def __init__(
-        self, store: Store, analyses: dict[str, Any] | None = None, *, seeds: Iterable[int] | None = None
-    ) -> None:
+    def __init__(self, store: Store, analyses: dict[str, Any] | None = None) -> None:
         self.store, self.analyses = store, analyses or store.analyses or {}
         newest: dict[tuple[Any, ...], StoredRun] = {}
         for run in sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash)):
-            if run.part in PARTS and (seeds is None or run.seed in seeds):
-                extra = tuple(sorted((name, str(value)) for name, value in run.extra.items()))
+            if run.part in PARTS:
+                extra = str(sorted(run.extra.items()))
                 newest[run.part, run.group, run.method, run.seed, encoder_of(run), extra] = run
         self.runs = list(newest.values())
         by_hash = {run.hash: run for run in self.runs}
-        entries = [Entry(by_hash[score.run], score) for score in store.scores() if score.run in by_hash]
-        counts = Counter(encoder_of(entry.run) for entry in entries)
+        self._index: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
+        counts: Counter[str] = Counter()
+        for score in store.scores():
+            if score.run in by_hash:
+                run = by_hash[score.run]
+                keys = run.extra | {"language": score.language, "encoder": encoder_of(run)}
+                self._index[run.part, run.group, score.row].append(Entry(run, score, keys))
+                counts[keys["encoder"]] += 1
         self.encoders = [name for name, _ in counts.most_common()]
         self.encoder = self.encoders[0] if self.encoders else ""  # the one that the report is about
-        self._index: dict[tuple[str, str, str, str], list[Entry]] = defaultdict(list)
-        for entry in entries:
-            self._index[encoder_of(entry.run), entry.run.part, entry.run.group, entry.score.row].append(entry)
 
-    def entries(self, group: str, row: str, part: str = "zero-shot", encoder: str = "", **where: Any) -> list[Entry]:
-        """The scores of a row. ``where`` selects by language and by what tells runs apart, as in ``examples=30``."""
-        entries = self._index.get((encoder or self.encoder, part, group, row), [])
-        wanted = {name: value for name, value in where.items() if value is not None}
-        return [e for e in entries if wanted.items() <= (e.run.extra | {"language": e.score.language}).items()]
+    def entries(self, row: str, group: str = "", part: str = "zero-shot", **where: Any) -> list[Entry]:
+        """The scores of a row, by default in all groups. ``where`` selects by the entries' keys."""
+        wanted = {"encoder": self.encoder} | where
+        entries = (entry for name in GROUPS if group in ("", name) for entry in self._index[part, name, row])
+        return [entry for entry in entries if wanted.items() <= entry.keys.items()]
 
     def groups(self, part: str = "zero-shot") -> list[str]:
         """The groups that have scores in a part, in the paper's order."""
-        scored = {key[2] for key in self._index if key[:2] == (self.encoder, part)}
-        return [name for name in GROUPS if name in scored]
+        return [group for group in GROUPS if self.rows(group, part)]
 
     def rows(self, group: str, part: str = "zero-shot") -> list[str]:
         """The rows that have scores, in the order of the registry."""
-        scored = {key[3] for key in self._index if key[:3] == (self.encoder, part, group)}
-        return [row.title for row in ROWS if row.title in scored]
+        return [row.title for row in ROWS if self.entries(row.title, group, part)]
 
-    def languages(self, group: str, part: str = "zero-shot", encoder: str = "") -> list[str]:
+    def languages(self, group: str, part: str = "zero-shot") -> list[str]:
         """The targets of a group that have scores, in the paper's order."""
-        place = (encoder or self.encoder, part, group)
-        scored = {entry.score.language for key in self._index if key[:3] == place for entry in self._index[key]}
+        scored = {entry.score.language for row in ROWS for entry in self.entries(row.title, group, part)}
         return [code for code in GROUPS[group].targets if code in scored]
 
     def runs_of(self, part: str, group: str | None = None, method: str | None = None) -> list[StoredRun]:
@@ -81,12 +72,9 @@ class Frame:
         chosen = (run for run in runs if group in (None, run.group) and method in (None, run.method))
         return sorted(chosen, key=lambda run: run.seed)
 
-    def closest_baseline(self, group: str) -> str | None:
-        """The baseline with the highest average."""
-        languages = self.languages(group)
-        by_row = {row: average(self.entries(group, row), languages) for row in BASELINES}
-        known = {row: value.mean for row, value in by_row.items() if value is not None}
-        return max(known, key=lambda row: known[row]) if known else None
+    def tags(self, entry: Entry) -> list[list[str]]:
+        """The predictions behind a score."""
+        return self.store.predictions(entry.run.hash, entry.score.row, entry.score.language)
 
 
 def encoder_of(run: StoredRun) -> str:
@@ -95,25 +83,21 @@ def encoder_of(run: StoredRun) -> str:
     return "embedded" if name.endswith(".q4.safetensors") else name
 
 
-def f1(entries: Iterable[Entry]) -> MeanStd | None:
-    """Mean and deviation over seeds and draws."""
-    values = [entry.score.f1 for entry in entries]
-    return mean_std(values) if values else None
-
-
-def averages(entries: Iterable[Entry], languages: Sequence[str]) -> dict[tuple[int, int], float]:
-    """The average over languages, for each seed and draw that has all of them."""
+def averages(entries: Iterable[Entry], languages: Collection[str], value: Value = F1) -> dict[tuple[int, int], float]:
+    """The average over languages, for each seed and draw of examples that has all of them."""
     by_draw: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-    for entry in entries:
-        by_draw[entry.draw][entry.score.language] = entry.score.f1
-    return {
-        draw: sum(values[code] for code in languages) / len(languages)
-        for draw, values in sorted(by_draw.items())
-        if languages and all(code in values for code in languages)
-    }
+    for run, score, _ in entries:
+        by_draw[run.seed, run.extra.get("draw", 0)][score.language] = value(score)
+    complete = {draw: values for draw, values in sorted(by_draw.items()) if languages and {*languages} <= {*values}}
+    return {draw: mean(values[code] for code in languages) for draw, values in complete.items()}
 
 
-def average(entries: Iterable[Entry], languages: Sequence[str]) -> MeanStd | None:
+def average(entries: Iterable[Entry], languages: Collection[str], value: Value = F1) -> MeanStd | None:
     """Mean and deviation, over seeds and draws, of the average over languages."""
-    values = list(averages(entries, languages).values())
-    return mean_std(values) if values else None
+    return spread(averages(entries, languages, value).values())
+
+
+def spread(values: Iterable[float]) -> MeanStd | None:
+    """Mean and deviation, or None if there are no values."""
+    found = list(values)
+    return mean_std(found) if found else None

@@ -4,16 +4,15 @@ They stand in ``numbers.txt``. Languages are named by our codes and groups by ou
 sets stand in `zgul.corpora.stats`, which needs them and may not import this module.
 """
 
-from __future__ import annotations
-
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+ALPHA = 0.005  # the level of significance
 AVERAGE = "avg"
 TEXT_SIZE = "thousand sentences"  # the row of UNLABELLED with the size of each Wikipedia
 SIGNIFICANT = ("germanic", "african", "indo-aryan")  # the groups whose ZGUL average has the paper's star
-EPOCHS = {"pos": 5, "ner": 10}
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,28 @@ class PaperExample:
     words: list[str]
     tags: dict[str, list[str]]  # "gold" and the systems
 
-    def pieces(self) -> list[list[str]]:
-        """The stretches of words between the gaps, with plain apostrophes."""
-        joined = " ".join(self.words).replace("’", "'")
-        return [piece.split() for piece in joined.split("…") if piece.strip()]
+    def stands_in(self, words: list[str]) -> bool:
+        """Whether a sentence has these words in this order, with any words in the gaps."""
+        own, other = ("".join(f" {word} " for word in side).replace("’", "'") for side in (self.words, words))
+        return re.search(re.escape(own).replace(re.escape(" … "), ".*"), other) is not None
 
 
 _TABLES: dict[str, dict[str, PaperTable]] = defaultdict(dict)  # name -> group, or "" -> table
 GRID: dict[str, tuple[float, ...]] = {}  # hyperparameter -> what the paper tried
 EXAMPLES: list[PaperExample] = []
+
+
+def _read_numbers(text: str) -> None:
+    for paragraph in text.split("\n\n"):
+        head, *lines = [line for line in paragraph.splitlines() if line and not line.startswith("#")] or [""]
+        name, *fields = (part.strip() for part in head.split("|"))
+        titled = {title: values.split() for title, colon, values in (line.partition(":") for line in lines) if colon}
+        if name == "grid":
+            GRID.update({title: tuple(map(float, values)) for title, values in titled.items()})
+        elif name.startswith("example"):
+            EXAMPLES.append(PaperExample(fields[0], name.split()[1], titled.pop("words"), titled))
+        elif name:
+            _read_table(name, fields[0], fields[1:], lines)
 
 
 def _read_table(name: str, label: str, columns: list[str], lines: list[str]) -> None:
@@ -57,23 +69,6 @@ def _read_table(name: str, label: str, columns: list[str], lines: list[str]) -> 
         for (table, column), number in zip(parts, numbers, strict=True):
             if number != "-":
                 table.values.setdefault(title.strip(), {})[column] = float(number)
-
-
-def _read_numbers(text: str) -> None:
-    for paragraph in text.split("\n\n"):
-        head, *lines = [line for line in paragraph.splitlines() if line and not line.startswith("#")] or [""]
-        name, *fields = (part.strip() for part in head.split("|"))
-        if name == "grid":
-            GRID.update({title: tuple(map(float, values.split())) for title, values in _titled(lines).items()})
-        elif name.startswith("example"):
-            words = {title: values.split() for title, values in _titled(lines).items()}
-            EXAMPLES.append(PaperExample(fields[0], name.split()[1], words.pop("words"), words))
-        elif name:
-            _read_table(name, fields[0], fields[1:], lines)
-
-
-def _titled(lines: list[str]) -> dict[str, str]:
-    return {title: values for title, _, values in (line.partition(":") for line in lines)}
 
 
 _read_numbers(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))

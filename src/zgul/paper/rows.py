@@ -3,25 +3,13 @@
 The plan of the runs, the report and ``zgul methods`` all read this registry.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
-
-from zgul.errors import ZgulError
 
 TARGET_ENCODER = "an encoder trained on the target's text"  # the paper's mBERT^tgt
 TARGET_ADAPTER = "the target's adapter"  # in the bank, beside the adapters of the sources
 
 Kind = Literal["English baseline", "multi-source baseline", "ZGUL", "ablation", "EM variant", "target text"]
-TABLES: dict[Kind, str] = {  # the table that a row of each kind belongs to
-    "English baseline": "zero-shot",
-    "multi-source baseline": "zero-shot",
-    "ZGUL": "zero-shot",
-    "ablation": "zero-shot",
-    "EM variant": "em",
-    "target text": "unlabelled",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +27,8 @@ class Row:
 
     @property
     def table(self) -> str:
-        return TABLES[self.kind]
+        """The table that the row belongs to."""
+        return {"EM variant": "em", "target text": "unlabelled"}.get(self.kind, "zero-shot")
 
     def inference(self) -> dict[str, Any]:
         """The row as a run of the experiments records it."""
@@ -85,19 +74,12 @@ def titles(*kinds: Kind) -> tuple[str, ...]:
     return tuple(row.title for row in ROWS if row.kind in kinds)
 
 
-def find_row(title: str) -> Row:
-    """The row with this title."""
-    for row in ROWS:
-        if row.title == title:
-            return row
-    raise ZgulError(f"there is no row {title!r}; there are: {', '.join(row.title for row in ROWS)}")
-
-
 ZGUL = "ZGUL"
 COMPARED = (ZGUL, "CPG", "SFT-M")  # the rows of the paper's class tables, few-shot curves and examples
 ABLATIONS = titles("ablation")
-BASELINES = titles("English baseline", "multi-source baseline")
+MULTI_SOURCE = titles("multi-source baseline")
+BASELINES = titles("English baseline") + MULTI_SOURCE
 ZERO_SHOT = (*BASELINES, ZGUL, *ABLATIONS)
 TARGET_TEXT = titles("target text")
 TRAINED = tuple(dict.fromkeys(row.method for row in ROWS))  # the methods that are trained
-FEW_SHOT = tuple(find_row(title).method for title in COMPARED)  # the methods that few-shot runs start from
+FEW_SHOT = tuple(row.method for row in ROWS if row.title in COMPARED)  # the methods that few-shot runs start from

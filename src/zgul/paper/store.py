@@ -5,8 +5,6 @@ and the tags that it was computed from are written in one transaction. ``FOLDER/
 continue: its checkpoint and its trained weights. `zgul.paper.export` writes the same as one file for others.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time
@@ -25,23 +23,8 @@ from zgul.errors import ZgulError
 FILE = "results.sqlite"
 PLANNED, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
 REPLACED = "replaced"  # done, but with other code, data or settings than the last plan's
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-    hash TEXT PRIMARY KEY, part TEXT, grp TEXT, method TEXT, seed INTEGER, name TEXT, config TEXT, extra TEXT,
-    status TEXT, error TEXT, started REAL, seconds REAL, facts TEXT
-);
-CREATE TABLE IF NOT EXISTS scores (
-    run TEXT, row TEXT, language TEXT, f1 REAL, accuracy REAL, precision REAL, recall REAL, per_class TEXT,
-    sentences INTEGER, words INTEGER, correct INTEGER, seconds REAL, em TEXT, PRIMARY KEY (run, row, language)
-);
-CREATE TABLE IF NOT EXISTS predictions (
-    run TEXT, row TEXT, language TEXT, tags BLOB, PRIMARY KEY (run, row, language)
-);
-CREATE TABLE IF NOT EXISTS gold (grp TEXT, language TEXT, sentences BLOB, PRIMARY KEY (grp, language));
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
-"""
-_PACKED = ("config", "extra", "facts", "per_class", "em")  # columns that hold JSON
+SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+_JSON_COLUMNS = ("config", "extra", "facts", "per_class", "em")
 
 
 @dataclass(frozen=True)
@@ -103,12 +86,10 @@ class Store:
             self._db.execute("PRAGMA synchronous=NORMAL")  # safe if the process is killed, not if the power fails
             if create:
                 self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")  # readers see all tables or none
-            begun = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
         except sqlite3.DatabaseError as error:
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
-        if not begun:
-            self._db.close()
-            raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
 
     def close(self) -> None:
         """Move everything into the one file, unless another process is still reading."""
@@ -121,18 +102,12 @@ class Store:
 
     def lock(self, name: str) -> FileLock:
         """A lock that is released when its process ends, for whatever reason."""
-        folder = self.folder / "locks"
-        folder.mkdir(exist_ok=True)
-        return FileLock(folder / name)
+        (self.folder / "locks").mkdir(exist_ok=True)
+        return FileLock(self.folder / "locks" / name)
 
-    # --- reading
-
-    def _all(self, query: str, *values: str | None) -> list[dict[str, Any]]:
-        """The result of a query, by column."""
+    def _all(self, query: str, *values: str | None) -> list[tuple[Any, ...]]:
         try:
-            lines = self._db.execute(query, values)
-            names = [column[0] for column in lines.description]
-            return [dict(zip(names, line, strict=True)) for line in lines]
+            return self._db.execute(query, values).fetchall()
         except sqlite3.OperationalError:
             raise  # locked, for example: the file itself is intact
         except sqlite3.DatabaseError as error:
@@ -142,66 +117,59 @@ class Store:
     @property
     def meta(self) -> dict[str, Any]:
         """Notes on the whole."""
-        return {row["key"]: json.loads(row["value"]) for row in self._all("SELECT key, value FROM meta ORDER BY key")}
+        return {key: json.loads(value) for key, value in self._all("SELECT key, value FROM meta ORDER BY key")}
 
     def runs(self, **filters: Any) -> list[StoredRun]:
         """The runs in the order of part, group, method, seed and name."""
         rows = self._all("SELECT * FROM runs ORDER BY part, grp, method, seed, name, hash")
-        return _matching([_from_columns(StoredRun, row) for row in rows], filters)
+        return _matching(StoredRun, rows, filters)
 
     def scores(self, *, part: str | None = None, group: str | None = None, **filters: Any) -> list[Score]:
         """The scores of current runs, also filtered by the part and group of their run."""
         query = """SELECT scores.* FROM scores LEFT JOIN runs ON hash = run WHERE status IS NOT ?
                    AND ifnull(?, part) IS part AND ifnull(?, grp) IS grp ORDER BY run, row, language"""
-        return _matching([_from_columns(Score, row) for row in self._all(query, REPLACED, part, group)], filters)
+        return _matching(Score, self._all(query, REPLACED, part, group), filters)
 
     def predictions(self, run: str, row: str, language: str) -> list[list[str]]:
         """The tags that a score was computed from."""
         query = "SELECT tags FROM predictions WHERE run = ? AND row = ? AND language = ?"
-        for line in self._all(query, run, row, language):
-            return [tags.split(" ") if tags else [] for tags in _unpack(line["tags"])]
+        for (packed,) in self._all(query, run, row, language):
+            return [tags.split(" ") if tags else [] for tags in _unpack(packed)]
         raise ZgulError(f"{self.folder} holds no predictions of {row} for {language} by run {run[:12]}")
 
     def gold(self, group: str, language: str) -> list[Sentence]:
         """The test sentences of a target as they were scored, with their tags."""
-        for line in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
-            return [Sentence(words, tags, language) for words, tags in _unpack(line["sentences"])]
+        for (packed,) in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
+            return [Sentence(words, tags, language) for words, tags in _unpack(packed)]
         raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
 
     def has_gold(self, group: str, language: str) -> bool:
         return (group, language) in self.gold_keys()
 
-    def gold_keys(self) -> list[tuple[str, str]]:
+    def gold_keys(self) -> list[tuple[Any, ...]]:
         """Group and language of all test files whose sentences are kept."""
-        return [(row["grp"], row["language"]) for row in self._all("SELECT * FROM gold ORDER BY grp, language")]
+        return self._all("SELECT grp, language FROM gold ORDER BY grp, language")
 
     def status(self, run: str) -> str:
         """The status of a run, "" if it is not known."""
-        return "".join(row["status"] for row in self._all("SELECT status FROM runs WHERE hash = ?", run))
+        return "".join(status for (status,) in self._all("SELECT status FROM runs WHERE hash = ?", run))
 
     def facts(self, run: str) -> dict[str, Any]:
         """What is known of a run so far."""
         lines = self._all("SELECT facts FROM runs WHERE hash = ?", run)
-        return dict(json.loads(lines[0]["facts"])) if lines else {}
+        return dict(json.loads(lines[0][0])) if lines else {}
 
-    def scored(self, run: str) -> set[tuple[str, str]]:
+    def scored(self, run: str) -> set[tuple[Any, ...]]:
         """Rows and languages of a run that have a score."""
-        return {(line["row"], line["language"]) for line in self._all("SELECT * FROM scores WHERE run = ?", run)}
-
-    # --- writing
+        return set(self._all("SELECT row, language FROM scores WHERE run = ?", run))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._db:  # commits at the end, or rolls back
+            self._db.execute("BEGIN IMMEDIATE")
             yield self._db
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
-    def _insert(self, table: str, *values: Any, replace: bool = True) -> None:
-        conflict = "REPLACE" if replace else "IGNORE"
+    def _insert(self, table: str, *values: Any, conflict: str = "REPLACE") -> None:
         self._db.execute(f"INSERT OR {conflict} INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
     def _update(self, run: str, **values: Any) -> None:
@@ -225,7 +193,7 @@ class Store:
                 db.execute("DELETE FROM runs WHERE name = ? AND hash != ? AND status IN ('planned', 'failed')", same)
                 db.execute(f"UPDATE runs SET status = '{REPLACED}' WHERE name = ? AND hash != ?", same)
                 db.execute(f"UPDATE runs SET status = '{DONE}' WHERE hash = ? AND status = '{REPLACED}'", same[1:])
-                self._insert("runs", *_to_columns(run), replace=False)
+                self._insert("runs", *_to_columns(run), conflict="IGNORE")
 
     def start(self, run: str) -> None:
         """A run begins, or begins again."""
@@ -266,24 +234,18 @@ class Store:
     def add_gold(self, group: str, language: str, sentences: Sequence[Sentence]) -> None:
         """Keep the test sentences of a target."""
         with self._transaction():
-            packed = _pack([(sentence.words, sentence.tags) for sentence in sentences])
-            self._insert("gold", group, language, packed)
+            self._insert("gold", group, language, _pack([(sentence.words, sentence.tags) for sentence in sentences]))
 
 
-def _matching(items: list[T], filters: dict[str, Any]) -> list[T]:
-    for name in filters:
-        if items and not hasattr(items[0], name):
-            raise ValueError(f"{type(items[0]).__name__} has no field {name!r}")
+def _matching(cls: type[T], rows: Iterable[tuple[Any, ...]], filters: dict[str, Any]) -> list[T]:
+    """The items whose fields have these values. A table's columns stand in the order of the fields."""
+    decoders = [json.loads if name in _JSON_COLUMNS else lambda value: value for name in cls.__dataclass_fields__]
+    items = (cls(*(decode(value) for decode, value in zip(decoders, row, strict=True))) for row in rows)
     return [item for item in items if all(getattr(item, name) == value for name, value in filters.items())]
 
 
 def _to_columns(item: StoredRun | Score) -> list[Any]:
-    """The fields in their order, which is that of the table's columns."""
-    return [_json(value) if name in _PACKED else value for name, value in asdict(item).items()]
-
-
-def _from_columns(cls: type[T], row: dict[str, Any]) -> T:
-    return cls(*(json.loads(value) if name in _PACKED else value for name, value in row.items()))
+    return [_json(value) if name in _JSON_COLUMNS else value for name, value in asdict(item).items()]
 
 
 def _json(value: Any) -> str:

@@ -1,23 +1,16 @@
 """The learning rate and reduction factor of each method, chosen on dev sets of the sources before any target is scored.
 
-The rule: for each task and method, the setting with the highest F1 on the sources' dev sets. Of a run the best epoch
-counts, and the runs of a task's groups are averaged. Of equals the smaller rate is taken, then the smaller reduction.
+For each task and method the highest F1 wins: of a run the best epoch counts, and the groups of a task are averaged. Of
+equals the smaller rate is taken, then the smaller reduction.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import mean
 
 from zgul.languages import GROUPS
 from zgul.paper.store import StoredRun
-
-RULE = (
-    "For each task and method the setting with the highest F1 on the dev sets of the sources is chosen: of a run the "
-    "best epoch counts, and the runs of the task's tuning groups are averaged. Of equals the smaller rate is taken. "
-    "No target was scored for this."
-)
 
 
 @dataclass(frozen=True)
@@ -45,11 +38,8 @@ def choose_settings(runs: Iterable[StoredRun]) -> list[TunedMethod]:
     tuned = []
     for (task, method), settings in tried.items():
         groups = tuple(name for name in GROUPS if any(name in by_group for by_group in settings.values()))
-        means = {
-            setting: sum(by_group.values()) / len(groups)
-            for setting, by_group in sorted(settings.items(), key=lambda item: (item[0][0], item[0][1] or 0))
-            if len(by_group) == len(groups)
-        }
-        if means:
+        complete = {setting: by_group for setting, by_group in settings.items() if len(by_group) == len(groups)}
+        if complete:
+            means = {setting: mean(by_group.values()) for setting, by_group in complete.items()}
             tuned.append(TunedMethod(task, method, groups, means))
     return tuned

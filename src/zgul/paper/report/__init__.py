@@ -1,41 +1,28 @@
 """The report on the paper's experiments: HTML, Markdown, LaTeX tables and figures from a store or its export."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 from zgul.paper.analyses import analyse
-from zgul.paper.export import Export
+from zgul.paper.export import open_store
 from zgul.paper.frame import Frame
-from zgul.paper.report.build import Report, build_report
-from zgul.paper.report.document import Figure, Page
-from zgul.paper.report.drawing import METADATA, Drawer, matplotlib
-from zgul.paper.report.html import write_html
-from zgul.paper.report.latex import latex_document, latex_table
-from zgul.paper.report.markdown import write_markdown
-from zgul.paper.report.side_by_side import NAME
-from zgul.paper.store import Store
+from zgul.paper.report.build import SIDE_BY_SIDE, build_report, side_by_side
+from zgul.paper.report.document import Figure, Page, ReportTable
+from zgul.paper.report.figures import draw_files, matplotlib
+from zgul.paper.report.writers import latex_document, latex_table, write_html, write_markdown
 from zgul.progress import Report as Progress
 from zgul.progress import Status, silent
 
 FORMATS = ("html", "md", "latex", "figures")
 
-__all__ = ["FORMATS", "open_results", "report_files", "write_report"]
-
 
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
-    """The results of a folder or of an export with their analyses."""
-    place = Path(place)
-    if place.is_dir():
-        store = Store(place)
-        return Frame(store, analyse(store, data, report))
-    if not place.exists():
-        raise ZgulError(f"{place}: no such folder or file; a report is made from the --output of zgul experiment paper")
-    return Frame(Export(place))
+    """The results of a folder or of an export with their analyses. ``report`` is called with the progress."""
+    store = open_store(place)
+    return Frame(store, analyse(store, data, report) if store.analyses is None else store.analyses)
 
 
 def write_report(
@@ -50,8 +37,7 @@ def write_report(
 ) -> list[Path]:
     """Write the report of a folder of results, or of an export, into a folder. Returns the files written.
 
-    ``earlier`` names exports or folders of earlier protocols, to be compared with these results, which are then called
-    ``label``. ``report`` is called with the progress.
+    ``earlier`` names results of earlier protocols to compare these with, which are then called ``label``.
     """
     chosen, output = tuple(formats), Path(output)
     if unknown := [name for name in chosen if name not in FORMATS]:
@@ -60,9 +46,10 @@ def write_report(
         raise ZgulError(f"{output} is a file; the report needs a folder")
     if {"html", "figures"} & set(chosen):
         matplotlib()  # if it is missing, say so before any work
+    frame = open_results(place, data, report)
     before = {name: open_results(export) for name, export in (earlier or {}).items()}
     written = []
-    for name, content in report_files(build_report(open_results(place, data, report), before, label), chosen):
+    for name, content in report_files(frame, build_report(frame, before, label), chosen):
         with atomic_write(output / name, "wb") as file:
             file.write(content)
         written.append(output / name)
@@ -70,28 +57,24 @@ def write_report(
     return written
 
 
-def report_files(report: Report, formats: Iterable[str] = FORMATS) -> Iterator[tuple[str, bytes]]:
+def report_files(frame: Frame, pages: Mapping[str, Page], formats: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Every file of a report: its name in the report's folder and its bytes."""
-    drawer = Drawer()
-    pages = {"index": report.main, **report.pages}
+    draw = cache(draw_files)  # each figure once, however many files show it
+    blocks = {name: [block for blocks in page.sections.values() for block in blocks] for name, page in pages.items()}
     if "html" in formats:
         for name, page in pages.items():
-            yield f"{name}.html", write_html(page, drawer.draw).encode()
-        if report.side_by_side:
-            yield f"{NAME}.html", report.side_by_side.encode()
+            yield f"{name}.html", write_html(page, draw).encode()
+        if compared := side_by_side(frame):
+            yield SIDE_BY_SIDE, compared.encode()
     if "md" in formats:
         for name, page in pages.items():
-            links = tuple((title, place.replace("index", "report")) for title, place in page.links)
-            yield f"{name.replace('index', 'report')}.md", write_markdown(replace(page, links=links)).encode()
+            yield f"{name.replace('index', 'report')}.md", write_markdown(page).encode()
     if "latex" in formats:
-        for table in report.printed:
+        tables = [block for block in blocks["index"] if isinstance(block, ReportTable)]
+        for table in tables:
             yield f"latex/{table.name}.tex", latex_table(table).encode()
-        yield "latex/all.tex", latex_document([table.name for table in report.printed]).encode()
+        yield "latex/all.tex", latex_document(table.name for table in tables).encode()
     if "figures" in formats:
-        for figure in _figures(pages.values()).values():
-            for kind in METADATA:
-                yield f"figures/{figure.name}.{kind}", drawer.draw(figure, kind)
-
-
-def _figures(pages: Iterable[Page]) -> dict[str, Figure]:
-    return {block.name: block for page in pages for block in page.blocks() if isinstance(block, Figure)}
+        for figure in (block for part in blocks.values() for block in part if isinstance(block, Figure)):
+            for kind, content in draw(figure).items():
+                yield f"figures/{figure.name}.{kind}", content

@@ -1,98 +1,116 @@
 """The report put together: what it holds and in which order. A part without runs names the command that makes them."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from zgul.languages import GROUPS, find
+from zgul.paper import numbers
+from zgul.paper.export import TagAlphabet
 from zgul.paper.frame import Frame
 from zgul.paper.report import analysis_tables as analysis
 from zgul.paper.report import claims, figures
 from zgul.paper.report import score_tables as scores
-from zgul.paper.report.departures import commands_of, departures, head, protocol_text
-from zgul.paper.report.document import Block, Page, ReportTable, Section, join
-from zgul.paper.report.side_by_side import NAME, write_side_by_side
-from zgul.paper.report.texts import group_title, text
+from zgul.paper.report.document import Block, Page, group_title, listed, text
+from zgul.paper.report.writers import html_file
+from zgul.paper.rows import ZERO_SHOT
 from zgul.paper.store import FAILED
 
 RUN = "zgul experiment paper --data DIR --output DIR"
-PAIRS = (("pos", ("germanic", "slavic")), ("ner", ("african", "indo-aryan")))  # groups that share a table in print
+FACTS = ("version", "commit", "code", "encoder", "adapters", "machine")  # notes of the store that stand at the head
+LIMITS = ("limit", "dev_limit", "test_limit", "epochs", "em_sentences", "text_lines", "text_steps")
+ALWAYS = ("starts", "language adapters", "corpora", "CPG's form", "probes")  # departures of every protocol
+SIDE_BY_SIDE = "side-by-side.html"
+SENTENCES = 250  # of each language on that page, from the start of its test file
 Blocks = Sequence[Block | None]
+Pages = dict[str, Page]  # file name -> page
 
 
-@dataclass(frozen=True)
-class Report:
-    """The main page, a page for each language, the page of two systems, and the tables as they are printed."""
-
-    main: Page
-    pages: dict[str, Page]  # file name -> page
-    printed: tuple[ReportTable, ...]  # for LaTeX: two groups side by side
-    side_by_side: str | None  # HTML
-
-
-def build_report(frame: Frame, before: Mapping[str, Frame] | None = None, label: str = "this report") -> Report:
-    """Everything that the results allow. ``before`` holds the results of earlier protocols by name."""
-    compared = write_side_by_side(frame)
-    pages = {f"language-{code}": _language_page(frame, g, code) for g in frame.groups() for code in frame.languages(g)}
-    links = [(page.title, name) for name, page in pages.items()]
-    sections = _sections(frame, {**(before or {}), label: frame}, bool(compared))
-    main = Page("The paper's experiments", head(frame), tuple(sections), tuple(links), opening=1)
-    return Report(main, pages, _printed(frame, main), compared)
+def build_report(frame: Frame, before: Mapping[str, Frame] | None = None, label: str = "this report") -> Pages:
+    """The page "index" and one for each language. ``before`` holds results of earlier protocols by name."""
+    languages = {f"language-{code}": (group, code) for group in frame.groups() for code in frame.languages(group)}
+    links = {name: find(code).name for name, (_, code) in languages.items()}
+    sections = dict(_main_sections(frame, {**(before or {}), label: frame}))
+    pages = {"index": Page("The paper's experiments", sections, links)}
+    return pages | {name: _language_page(frame, *place) for name, place in languages.items()}
 
 
-def _sections(frame: Frame, frames: Mapping[str, Frame], compared: bool) -> Iterable[Section]:
-    """The sections of the main page: title, anchor, contents and the command that makes what is missing."""
-    groups, tasks = frame.groups(), ("pos", "ner")
+def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[str, list[Block]]]:
+    """The sections of the main page. Where there is nothing to show, the command that makes it stands instead."""
+    tasks = ("pos", "ner")
     zero_shot = f"{RUN} --only zero-shot"
+    verdicts = claims.verdict_table(frame)
+    summary = (*claims.summary(frame), *analysis.attention_summary(frame))
     tuning = [analysis.tuning_table(frame, task) for task in tasks]
     em = [analysis.em_choices_table(frame), scores.em_gains_table(frame), scores.em_tied_table(frame)]
-    correlations = analysis.correlation_table(frame)
     text_runs = [scores.unlabelled_table(frame), figures.unlabelled_curve(frame)]
-    few_shot: list[Block | None] = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
-    few_shot[1:1] = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
+    few_shot = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
+    few_shot_curves = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
     data = [analysis.data_groups_table(frame), analysis.data_targets_table(frame)]
-    explained = (_departures(frame),)
-    for title, anchor, blocks, command in (
-        ("Ours and the paper's", "overview", [figures.overview(frame)], RUN),
-        ("Do the paper's claims hold here?", "claims", _claims(frame), RUN),
-        ("Earlier protocols", "earlier", claims.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD -o DIR"),
-        ("Departures from the paper", "departures", explained, RUN),
-        ("Zero-shot", "zero-shot", [scores.zero_shot_table(frame, group) for group in groups], zero_shot),
-        ("Tuning", "tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
-        ("Entropy minimisation", "em", [*em, *(scores.em_table(frame, group) for group in groups)], zero_shot),
-        ("Attention", "attention", [correlations, *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
-        ("Unlabelled target text", "unlabelled", text_runs, f"{RUN} --only unlabelled"),
-        ("Few-shot", "few-shot", few_shot, f"{RUN} --only few-shot"),
-        ("Encoders", "encoders", [scores.encoders_table(frame, group) for group in groups], f"{RUN} --encoder FOLDER"),
-        ("Class-wise F1", "classes", [analysis.classes_table(frame, task) for task in tasks], zero_shot),
-        ("Parameters and time", "cost", [analysis.cost_table(frame)], zero_shot),
-        ("Relatedness", "relatedness", figures.similarity_maps(), RUN),
-        ("Data", "data", data, "zgul report DIR --data DATA --output DIR"),
-        ("Examples", "examples", _examples(frame, compared), "zgul experiment export --sentences DIR FILE"),
-        ("Runs", "runs", _runs(frame), RUN),
-    ):
-        yield Section(title, anchor, _present(blocks) or (f"No results yet: `{command}` makes them.",))
+    parts: tuple[tuple[str, Blocks, str], ...] = (
+        ("Ours and the paper's", [figures.overview(frame)], RUN),
+        ("How the results were made", [_as_list(head(frame))], RUN),
+        ("Do the paper's claims hold here?", [summary, text("rule"), verdicts] if verdicts else [], RUN),
+        ("Earlier protocols", claims.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
+        ("Departures from the paper", [_as_list(departures(frame))], RUN),
+        ("Zero-shot", [scores.zero_shot_table(frame, task) for task in tasks], zero_shot),
+        ("Tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
+        ("Entropy minimisation", [*em, *(scores.em_table(frame, task) for task in tasks)], zero_shot),
+        ("Attention", [analysis.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
+        ("Unlabelled target text", text_runs, f"{RUN} --only unlabelled"),
+        ("Few-shot", [*few_shot_curves, *few_shot], f"{RUN} --only few-shot"),
+        ("Encoders", [scores.encoders_table(frame, task) for task in tasks], f"{RUN} --encoder FOLDER"),
+        ("Class-wise F1", [analysis.classes_table(frame, task) for task in tasks], zero_shot),
+        ("Parameters and time", [analysis.cost_table(frame)], zero_shot),
+        ("Relatedness", figures.similarity_maps(), RUN),
+        ("Data", data, "zgul report DIR --data DATA --output DIR"),
+        ("Examples", _examples(frame), "zgul experiment export --sentences DIR FILE"),
+        ("Runs", _runs(frame), RUN),
+    )
+    for title, blocks, command in parts:
+        yield title, [block for block in blocks if block] or [f"No results yet: `{command}` makes them."]
 
 
-def _present(blocks: Blocks) -> tuple[Block, ...]:
-    return tuple(block for block in blocks if block is not None)
+def _as_list(named: Mapping[str, str]) -> Block:
+    return tuple(f"**{name[0].upper()}{name[1:]}**: {value}" for name, value in named.items())
 
 
-def _claims(frame: Frame) -> Blocks:
-    table = claims.verdict_table(frame)
-    sentences = claims.summary(frame) + analysis.attention_summary(frame)
-    return [tuple(sentences), text("rule"), table] if table else []
+def head(frame: Frame) -> dict[str, str]:
+    """How the results were made, in a few lines."""
+    meta = frame.store.meta
+    facts = {name: listed(meta[name]) for name in FACTS if meta.get(name)}
+    if checksums := meta.get("checksums"):
+        together = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
+        facts["data"] = f"{len(checksums)} files, together `sha256:{together}`"
+    facts["seeds"] = listed(sorted({run.seed for run in frame.runs})) or "–"
+    facts["departures from the paper"] = f"**{'; '.join(departures(frame))}** (explained in the section of that name)"
+    return facts
 
 
-def _departures(frame: Frame) -> Block:
-    return tuple(f"**{name}**: {sentence}" for name, sentence in departures(frame))
+def departures(frame: Frame) -> dict[str, str]:
+    """Every departure from the paper: what, and how."""
+    found = {}
+    protocol = frame.store.meta.get("protocol", {})
+    if encoder := frame.store.meta.get("encoder"):
+        found["encoder"] = text("departure encoder", encoder=encoder)
+    if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in LIMITS if protocol.get(name)]:
+        found["size"] = "; ".join(cuts) + "."
+    if protocol:
+        batch = protocol.get("batch_size", 32) * protocol.get("accumulate", 4)
+        found["rates"] = text(f"departure rates {'' if frame.runs_of('tuning') else 'not '}tuned", batch=batch)
+    steps, rates = (tuple(protocol.get(name) or ()) for name in ("em_steps", "em_rates"))
+    paper = numbers.GRID["EM LR"]
+    if steps not in ((), numbers.GRID["EM Steps"]) or rates not in ((), paper):
+        words = {"steps": listed(steps), "rates": listed(rates), "paper": listed(paper)}
+        found["EM's range"] = text("departure EM's range", **words)
+    return found | {name: text(f"departure {name}") for name in ALWAYS}
 
 
-def _examples(frame: Frame, compared: bool) -> Blocks:
+def _examples(frame: Frame) -> Blocks:
     blocks: list[Block | None] = []
-    if compared:
-        blocks.append(f"The tags of any two systems on any sentence: [side by side]({NAME}.html).")
+    if frame.groups() and frame.store.has_sentences:
+        blocks.append(f"The tags of any two systems on any sentence: [side by side]({SIDE_BY_SIDE}).")
     if printed := frame.analyses.get("paper_examples"):
         blocks += [text("paper-examples-rule"), *map(analysis.example_table, printed)]
     if disputed := frame.analyses.get("examples"):
@@ -102,20 +120,23 @@ def _examples(frame: Frame, compared: bool) -> Blocks:
 
 
 def _runs(frame: Frame) -> Blocks:
+    meta = frame.store.meta
     blocks: list[Block | None] = [analysis.runs_table(frame)]
-    commands = commands_of(frame)
-    if len(commands) > 1:
+    if commands := dict.fromkeys(filter(None, meta.get("commands") or [meta.get("command")])):
         blocks += ["Commands, in their order:", tuple(f"`{command}`" for command in commands)]
+    if protocol := meta.get("protocol"):
+        settings = listed(f"{name} {listed(value)}" for name, value in protocol.items() if value not in ((), [], ""))
+        blocks.append(f"Protocol of the last command: {settings}.")
     if failed := frame.store.runs(status=FAILED):
         blocks += ["Runs that failed:", tuple(f"`{run.name}`: {run.error}" for run in failed)]
-    if protocol := protocol_text(frame):
-        blocks.append(f"Protocol{' of the last command' if len(commands) > 1 else ''}: {protocol}.")
-    return [*blocks, analysis.checksums_table(frame)]
+    if checksums := meta.get("checksums"):
+        blocks += ["Checksums of what the runs read:", tuple(f"{name}: `{value}`" for name, value in checksums.items())]
+    return blocks
 
 
 def _language_page(frame: Frame, group: str, code: str) -> Page:
     """What there is on one target."""
-    name, task = find(code).name, GROUPS[group].task
+    task = GROUPS[group].task
     examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
     contents: dict[str, Blocks] = {
         "Scores": [scores.language_rows_table(frame, group, code)],
@@ -125,20 +146,28 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
         "Examples": [analysis.example_table(item, number) for number, item in enumerate(examples, start=1)],
         "Data": [analysis.data_targets_table(frame, code)],
     }
-    filled = {title: _present(blocks) for title, blocks in contents.items()}
-    sections = (Section(title, title.split()[0].lower(), blocks) for title, blocks in filled.items() if blocks)
-    facts = (("Language", f"{name} ({code})"), ("Group", group_title(group)), ("Task", task.upper()))
-    return Page(name, facts, tuple(sections), (("All results", "index"),))
+    sections = {title: [block for block in blocks if block] for title, blocks in contents.items() if any(blocks)}
+    return Page(f"{find(code).name} ({code}), {group_title(group)}, {task.upper()}", sections, {"index": "All results"})
 
 
-def _printed(frame: Frame, main: Page) -> tuple[ReportTable, ...]:
-    """The tables of the main page, with the groups of a task side by side as the paper prints them."""
-    single = {block.name: block for block in main.blocks() if isinstance(block, ReportTable)}
-    joined = []
-    for task, names in PAIRS:
-        pair = [(group_title(g), single.pop(f"zero-shot-{g}")) for g in names if f"zero-shot-{g}" in single]
-        if pair:
-            titles = " and ".join(title for title, _ in pair)
-            caption = text("printed", groups=titles, task=task.upper(), alpha=claims.ALPHA)
-            joined.append(join(f"zero-shot-{task}", caption, pair))
-    return (*joined, *single.values())
+def side_by_side(frame: Frame) -> str | None:
+    """A page that shows the tags of two systems on one sentence; nothing if the sentences are not known."""
+    alphabet, languages = TagAlphabet(), {}
+    for group in frame.groups() if frame.store.has_sentences else ():
+        seed = min(run.seed for run in frame.runs_of("zero-shot", group))
+        for code in frame.languages(group):
+            gold = frame.store.gold(group, code)
+            entries = (entry for row in ZERO_SHOT for entry in frame.entries(row, group, language=code))
+            tags = {entry.score.row: frame.tags(entry) for entry in entries if entry.run.seed == seed}
+            languages[code] = {
+                "name": f"{find(code).name}, seed {seed}",
+                "words": [sentence.words for sentence in gold[:SENTENCES]],
+                "gold": alphabet.encode([sentence.tags for sentence in gold[:SENTENCES]]),
+                "systems": {row: alphabet.encode(said[:SENTENCES]) for row, said in tags.items()},
+                "total": len(gold),
+            }
+    tags_of = {letter: tag for tag, letter in alphabet.items()}
+    data = json.dumps({"languages": languages, "tags": tags_of}, ensure_ascii=False)
+    body = Path(__file__).with_name("side_by_side.html").read_text(encoding="utf-8")
+    safe = data.replace("<", "\\u003c")  # a word must not end the script
+    return html_file("Two systems side by side", body.replace("DATA", safe)) if languages else None

@@ -1,16 +1,20 @@
-"""What a report is made of, whatever format it is written in: sections of prose, tables and figures."""
+"""What a report is made of, whatever format it is written in: pages of prose, tables and figures.
 
-from __future__ import annotations
+Captions, rules and departures stand in ``texts.txt``, apart from the code.
+"""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from zgul.evaluation import MeanStd
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+_FILE = Path(__file__).with_name("texts.txt").read_text(encoding="utf-8")
+_TEXTS: dict[str, str] = dict(re.findall(r"^\[(.+)\]\n(.+)$", _FILE, flags=re.M))
+_LAST = ("Avg", "Support", "Paper")  # columns that a line sets apart
 
 
 @dataclass(frozen=True)
@@ -27,57 +31,16 @@ class Cell:
     digits: int = 1
 
     @property
-    def empty(self) -> bool:
-        return self.value is None and self.paper is None and not self.text
-
-    @property
-    def printed(self) -> float | None:
-        """The number as it is printed."""
-        return None if self.value is None else round(self.value, self.digits) + 0.0  # + 0.0: no −0.0
+    def is_text(self) -> bool:
+        return self.value is None and self.paper is None
 
     def number(self, value: float | None) -> str:
         """A number in the form that all writers show."""
         return "–" if value is None else f"{round(value, self.digits) + 0.0:,.{self.digits}f}".replace("-", "−")
 
 
-@dataclass(frozen=True)
-class CellStyle:
-    """How a writer shows a cell: bold numbers, deviations and the paper's numbers as templates."""
-
-    escape: Callable[[str], str]
-    bold: str
-    std: str
-    paper: str
-
-    def show(self, cell: Cell) -> str:
-        if cell.empty:
-            return ""
-        own = self.escape(cell.text or cell.number(cell.value))
-        own = self.bold.format(own) if cell.bold else own
-        own += self._spread(cell, cell.std) + self.escape(cell.mark)
-        printed = self.escape(cell.number(cell.paper)) + self._spread(cell, cell.paper_std)
-        return own if cell.paper is None else own + self.paper.format(printed)
-
-    def _spread(self, cell: Cell, std: float | None) -> str:
-        return "" if std is None else self.std.format(cell.number(std))
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column. Neighbours with the same ``group`` stand under one heading; ``rule`` is a line before it."""
-
-    title: str
-    group: str = ""
-    rule: bool = False
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A row of a table; ``rule`` is a line above it."""
-
-    title: str
-    cells: tuple[Cell, ...]
-    rule: bool = False
+Item = Cell | MeanStd | str | float | None  # what a cell is made from
+Head = str | tuple[str, str]  # a column's title, or its group and title
 
 
 @dataclass(frozen=True)
@@ -86,16 +49,27 @@ class ReportTable:
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[TableRow, ...]
-    corner: str = ""  # stands above the row titles
-    sortable: bool = True
+    corner: str  # stands above the titles of the rows
+    heads: list[tuple[str, str]]  # group and title; neighbours of one group stand under one heading
+    rows: dict[str, list[Cell]]  # by title
+    rules: set[str]  # titles of the rows that have a line above them
 
     @property
-    def column_groups(self) -> list[tuple[str, int]]:
+    def spans(self) -> list[tuple[str, int]]:
         """The headings over the columns and how many columns each spans; empty if there are none."""
-        spans = [(title, len(list(columns))) for title, columns in groupby(column.group for column in self.columns)]
-        return spans if any(title for title, _ in spans) else []
+        spans = [(group, len(list(heads))) for group, heads in groupby(group for group, _ in self.heads)]
+        return spans if any(group for group, _ in spans) else []
+
+    @property
+    def bars(self) -> list[bool]:
+        """The columns that have a line before them: the first of each group, and averages."""
+        before = ["", *(group for group, _ in self.heads)]
+        return [group != last or title in _LAST for (group, title), last in zip(self.heads, before, strict=False)]
+
+    @property
+    def texts(self) -> list[bool]:
+        """The columns without numbers."""
+        return [all(cell.is_text for cell in column) for column in zip(*self.rows.values(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +78,7 @@ class Figure:
 
     name: str
     caption: str
-    draw: Callable[[], Drawing]
+    draw: Callable[[], Any]  # gives a figure of matplotlib
 
 
 # A text is a paragraph, a tuple of texts a list. Their only markup is `code`, **bold** and [links](page).
@@ -112,71 +86,68 @@ Block = ReportTable | Figure | str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of a page with a heading."""
-
-    title: str
-    anchor: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True)
 class Page:
     """The whole report, or what there is on one language."""
 
     title: str
-    facts: tuple[tuple[str, str], ...]  # how it was made: name and value
-    sections: tuple[Section, ...]
-    links: tuple[tuple[str, str], ...] = ()  # other pages: title and file name without suffix
-    opening: int = 0  # how many sections stand before the facts
+    sections: dict[str, list[Block]]
+    links: dict[str, str]  # other pages: file name without suffix -> title
 
-    def blocks(self) -> Iterator[Block]:
-        return (block for section in self.sections for block in section.blocks)
+
+def text(name: str, **words: object) -> str:
+    """The text of this name with its {words} filled in."""
+    return _TEXTS[name].format(**{"beside": _TEXTS["beside"], **words})
+
+
+def group_title(name: str) -> str:
+    return "-".join(part.capitalize() for part in name.split("-"))
+
+
+def listed(value: object) -> str:
+    """Values with commas between them; a single value as it is."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return str(value)
+    return ", ".join(map(listed, value))
+
+
+def cell(item: Item, paper: float | None = None, digits: int = 1) -> Cell:
+    """A text, a number, or a mean with its deviation, beside the paper's number. Whole numbers have no digits."""
+    if isinstance(item, Cell):
+        return item
+    if isinstance(item, str):
+        return Cell(text=item)
+    if isinstance(item, MeanStd):
+        return Cell(item.mean, item.std, paper, digits=digits)
+    return Cell(item, paper=paper, digits=0 if isinstance(item, int) else digits)
 
 
 def table(
-    name: str, caption: str, corner: str, columns: Iterable[Column | str], rows: Iterable[TableRow], **more: Any
+    name: str,
+    heads: Iterable[Head],
+    rows: Mapping[str, Iterable[Item]],
+    words: Mapping[str, object] | None = None,
+    *,
+    rules: Iterable[str] = (),
+    digits: int = 1,
+    best: bool = False,
 ) -> ReportTable | None:
-    """A table, or nothing if it has no rows."""
-    heads = tuple(Column(column) if isinstance(column, str) else column for column in columns)
-    return ReportTable(name, caption, heads, filled, corner, **more) if (filled := tuple(rows)) else None
+    """A table, or nothing if it has no rows. The name is that of its caption, and after a slash of its file.
+
+    The first heading stands above the titles of the rows. ``best`` sets the highest number of each column in bold.
+    """
+    cells = {title: [cell(item, digits=digits) for item in items] for title, items in rows.items()}
+    if not cells:
+        return None
+    if best:
+        columns = [bold_best(column) for column in zip(*cells.values(), strict=True)]
+        cells = {title: list(row) for title, row in zip(cells, zip(*columns, strict=True), strict=True)}
+    corner, *titles = [("", head) if isinstance(head, str) else head for head in heads]
+    caption = text(name.split("/")[0], **(words or {}))
+    return ReportTable(name.replace("/", "-"), caption, corner[1], titles, cells, {*rules} - {next(iter(cells))})
 
 
-def cell(value: MeanStd | None, published: float | None = None, digits: int = 1) -> Cell:
-    """Mean and deviation over seeds beside the paper's number."""
-    mean, std = (None, None) if value is None else (value.mean, value.std)
-    return Cell(mean, std, published, digits=digits)
-
-
-def text_cells(*texts: str) -> tuple[Cell, ...]:
-    return tuple(Cell(text=text) for text in texts)
-
-
-def bold_best(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+def bold_best(cells: Iterable[Cell]) -> list[Cell]:
     """The highest number as printed in bold. Equals are all bold; zeros are not."""
-    best = max((cell.printed for cell in cells if cell.printed is not None), default=0.0)
-    return tuple(replace(cell, bold=cell.printed == best != 0.0) for cell in cells)
-
-
-def bold_best_of_columns(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
-    """The highest number of each column in bold."""
-    columns = [bold_best(column) for column in zip(*(row.cells for row in rows), strict=True)]
-    return tuple(replace(row, cells=cells) for row, cells in zip(rows, zip(*columns, strict=True), strict=True))
-
-
-def join(name: str, caption: str, tables: Sequence[tuple[str, ReportTable]]) -> ReportTable:
-    """Tables with the same kind of rows side by side, each under its heading, as the paper prints two groups."""
-    titles = list(dict.fromkeys(row.title for _, table in tables for row in table.rows))
-    places = [{row.title: place for place, row in enumerate(table.rows)} for _, table in tables]
-    titles.sort(key=lambda title: max(place.get(title, -1) for place in places))
-    columns: list[Column] = []
-    cells: dict[str, list[Cell]] = {title: [] for title in titles}
-    for number, (heading, table) in enumerate(tables):
-        for index, column in enumerate(table.columns):
-            columns.append(Column(column.title, heading, column.rule or (index == 0 and number > 0)))
-        own = {row.title: row.cells for row in table.rows}
-        for title in titles:
-            cells[title].extend(own.get(title, tuple(Cell() for _ in table.columns)))
-    ruled = {row.title for _, table in tables for row in table.rows if row.rule}
-    rows = tuple(TableRow(title, tuple(cells[title]), title in ruled) for title in titles)
-    return ReportTable(name, caption, tuple(columns), rows, tables[0][1].corner)
+    printed = [(cell, round(cell.value or 0.0, cell.digits)) for cell in cells]
+    best = max(value for _, value in printed)
+    return [replace(cell, bold=value == best != 0.0) for cell, value in printed]

@@ -2,8 +2,9 @@
 // a third restores it.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0], first = [...body.rows];
-  const heads = [...table.querySelectorAll("th.sort")];
+  const heads = [...[...table.tHead.rows].at(-1).cells];
   heads.forEach((head, column) => {
+    head.tabIndex = 0;
     const sort = () => {
       const key = row => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
       const numbers = first.some(row => row.cells[column].dataset.value);
