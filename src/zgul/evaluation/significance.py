@@ -1,7 +1,5 @@
 """Is one system better than another? Spread over seeds, McNemar's test on words, paired bootstrap of F1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zgul.errors import ZgulError
-from zgul.evaluation.scoring import chunk_counts
+from zgul.evaluation.scoring import Tags, chunk_counts
 
 EXACT_BELOW = 25  # discordant words; the chi-square approximation is good from here on
-
-Tags = Sequence[Sequence[str]]  # one list of tags for each sentence
 
 
 @dataclass(frozen=True)
