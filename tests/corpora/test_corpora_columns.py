@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import Sentence, columns, wikiann
+from zgul.corpora import Sentence, columns
 from zgul.corpora import lines as lines_module
 from zgul.corpora.tags import UPOS, check_tags, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
@@ -128,7 +128,7 @@ def test_wikiann_takes_the_language_off_every_word(rows: list[list[tuple[str, st
     stream = io.BytesIO()
     columns.write(stream, prefixed)
     stream.seek(0)
-    assert list(wikiann.read(stream)) == sentences
+    assert list(columns.read_wikiann(stream)) == sentences
 
 
 @given(st.lists(printable, min_size=1))
@@ -144,11 +144,11 @@ lines = st.lists(st.sampled_from([b"a\tO", b"en:a O", b"\n", b"\r\n", b"\xff", b
 
 @given(st.one_of(st.binary(), lines.map(b"\n".join), lines.map(b"".join)), st.sampled_from(["pos", "ner", None]))
 def test_any_bytes_give_sentences_or_a_clear_error(data: bytes, task: str | None) -> None:
-    for module in (columns, wikiann):
+    for reader in (columns.read, columns.read_wikiann):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZgulWarning)
             try:
-                for sentence in module.read(io.BytesIO(data), task):
+                for sentence in reader(io.BytesIO(data), task):
                     assert all(sentence.words)
             except ZgulError:
                 pass
@@ -156,7 +156,7 @@ def test_any_bytes_give_sentences_or_a_clear_error(data: bytes, task: str | None
 
 def test_wikiann_takes_the_language_from_the_tokens() -> None:
     text = "en:R.H.\tB-ORG\nen:12:30\tO\n\nen:the\tO\nfo:Føroyar\tB-LOC\n\n"
-    assert list(wikiann.read(io.StringIO(text))) == [
+    assert list(columns.read_wikiann(io.StringIO(text))) == [
         Sentence(["R.H.", "12:30"], ["B-ORG", "O"], "en"),
         Sentence(["the", "Føroyar"], ["O", "B-LOC"], "en", ["en", "fo"]),
     ]
@@ -165,4 +165,4 @@ def test_wikiann_takes_the_language_from_the_tokens() -> None:
 @pytest.mark.parametrize("token", ["word", "en:", ":word", "e n:x"])
 def test_wikiann_refuses_other_forms(token: str) -> None:
     with pytest.raises(ZgulError, match=r"line 3: .* is not of the form lang:token"):
-        list(wikiann.read(io.StringIO(f"en:a\tO\n\n{token}\tO\n")))
+        list(columns.read_wikiann(io.StringIO(f"en:a\tO\n\n{token}\tO\n")))

@@ -53,7 +53,7 @@ def test_load_says_what_is_there(folder: Path, task: str, lang: str, split: str,
 
 
 def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match=r"expected there: fo/SPLIT\.tsv"):
+    with pytest.raises(ZgulError, match=r"no labelled data such as pos/fo/test\.tsv"):
         load(tmp_path, "pos", "fo", "test")
     with pytest.raises(ZgulError, match="there is text for: nothing"):
         load_text(tmp_path, "fo")

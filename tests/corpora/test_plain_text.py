@@ -59,7 +59,7 @@ def test_running_text() -> None:
 
 def test_unknown_form() -> None:
     with pytest.raises(ZgulError, match="choose one of auto, raw, sentences, words"):
-        plain_text.read(io.StringIO(""), form="lines")
+        read("", "lines")
 
 
 @pytest.mark.parametrize("form", ["raw", "sentences", "words"])

@@ -7,14 +7,14 @@ Entities are in column 10 (MISC) as ``NER=B-PER``. MISC also has a word's own la
 a sentence without words. Of several blank lines between two sentences one is kept.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
+from typing import Self
 
 from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
 from zgul.corpora.sentence import Sentence
@@ -46,15 +46,13 @@ def looks_like_conllu(line: str) -> bool:
     return _BEGINNING.match(line) is not None
 
 
+@dataclass(slots=True)
 class ConlluSentence:
     """One sentence as it is in the file. Its words are the syntactic ones, whose ID is a whole number."""
 
-    __slots__ = ("comments", "place", "rows")
-
-    def __init__(self, comments: list[str], rows: list[list[str]], place: str = "") -> None:
-        self.comments = comments  # lines that start with #
-        self.rows = rows  # ten columns each: words, multi-word tokens, empty nodes
-        self.place = place  # file and line, for messages
+    comments: list[str]  # lines that start with #
+    rows: list[list[str]]  # ten columns each: words, multi-word tokens, empty nodes
+    place: str = ""  # file and line, for messages
 
     def __len__(self) -> int:
         return len(self.word_rows)
@@ -94,11 +92,8 @@ class ConlluSentence:
 
     def comment(self, key: str) -> str | None:
         """The value of ``# key = value``."""
-        for line in self.comments:
-            name, equals, value = line[1:].partition("=")
-            if equals and name.strip() == key:
-                return value.strip()
-        return None
+        pairs = (line[1:].partition("=") for line in self.comments)
+        return next((value.strip() for name, equals, value in pairs if equals and name.strip() == key), None)
 
     def to_sentence(self, task: str | None = None, language: str | None = None) -> Sentence:
         """Convert to words, their languages and their offsets in ``# text``; for a task also the tags.
@@ -128,14 +123,14 @@ class ConlluSentence:
     def _text_and_offsets(self) -> tuple[str, list[tuple[int, int]]]:
         """``# text`` or, where that is missing or does not match the words, a text built from the words."""
         tokens = self._tokens()
-        given = self.comment("text")
-        if given is not None:
-            spans = _spans(given, tokens)
-            if spans is not None:
-                return given, spans
-            self._warn("'# text' does not match the words; the text is put together from the words")
-        text = _join(tokens)
-        return text, _spans(text, tokens) or []
+        text = self.comment("text")
+        spans = None if text is None else _spans(text, tokens)
+        if text is None or spans is None:
+            if text is not None:
+                self._warn("'# text' does not match the words; the text is put together from the words")
+            text = _join(tokens)
+            spans = _spans(text, tokens)
+        return text, spans or []
 
     def _tokens(self) -> list[Token]:
         tokens: list[Token] = []

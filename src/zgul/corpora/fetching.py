@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from rich.console import Console
 
-from zgul.corpora import catalogue, columns, conllu, wikiann
+from zgul.corpora import catalogue, columns, conllu
 from zgul.corpora.catalogue import Dataset, File
 from zgul.corpora.sentence import Sentence
 from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
@@ -208,7 +208,7 @@ def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
                         raise ZgulError(f"{path}: {inner}/{info.name} is larger than {MAX_MEMBER:,} bytes.")
                     stream = tar.extractfile(info) if PurePosixPath(info.name).name == part else None
                     if stream is not None:
-                        yield from wikiann.read(stream)
+                        yield from columns.read_wikiann(stream)
                         return
                 raise ZgulError(f"{path}: the archive contains no {inner}/{part}.")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:

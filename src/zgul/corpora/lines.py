@@ -6,8 +6,7 @@ over 16 MiB. Repaired with one ``ZgulWarning`` per file: a byte-order mark (drop
 ``\\n``).
 """
 
-from __future__ import annotations
-
+import contextlib
 import io
 import warnings
 from collections.abc import Iterable, Iterator
@@ -39,15 +38,10 @@ class Lines:
         self.unfinished = False  # the current line has no line end
 
     def __iter__(self) -> Iterator[str]:
-        if isinstance(self.source, str | Path):
-            stream = open_binary(self.source)
-            try:
-                yield from self._decoded(stream)
-            finally:
-                if str(self.source) != "-":
-                    stream.close()
-        else:
-            yield from self._decoded(self.source)
+        stream = open_binary(self.source) if isinstance(self.source, str | Path) else self.source
+        ours = isinstance(self.source, str | Path) and str(self.source) != "-"
+        with stream if ours else contextlib.nullcontext():
+            yield from self._decoded(stream)
 
     def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
         """Collect the lines between blank lines, and between lines that begin with ``separator``.
@@ -84,17 +78,14 @@ class Lines:
         for raw in self._raw(stream):
             self.number += 1
             line: str = raw if isinstance(raw, str) else self._decode(raw)
-            if line[-1] == "\n":
-                line = line[:-1]
-                if line and line[-1] == "\r":
-                    line = line[:-1]
-                    if not windows:
-                        windows = True
-                        self.warn("Windows line ends are read as plain ones")
-            elif len(raw) >= MAX_LINE:
+            self.unfinished = line[-1] != "\n"
+            if self.unfinished and len(raw) >= MAX_LINE:
                 raise self.error(_TOO_LONG)
-            else:
-                self.unfinished = True
+            if line.endswith("\r\n") and not windows:
+                windows = True
+                self.warn("Windows line ends are read as plain ones")
+            if not self.unfinished:
+                line = line[:-1].removesuffix("\r")
             if "\0" in line:
                 raise self.error(_NUL)
             if self.number == 1 and line.startswith(BOM):
@@ -123,10 +114,8 @@ class Lines:
             elif len(raw) >= MAX_LINE:
                 problem = _TOO_LONG
             else:
-                problem = (
-                    f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; "
-                    "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
-                )
+                advice = "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
+                problem = f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; {advice}"
             raise self.error(problem) from error
 
 
