@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, takewhile, zip_longest
 from operator import itemgetter
 from typing import Self
 
@@ -25,6 +25,7 @@ from zgul.languages import find
 ID, FORM, UPOS_COLUMN, MISC = 0, 1, 3, 9  # columns, from 0
 COLUMNS = 10
 EMPTY = "_"
+_NO_ANNOTATION = [EMPTY] * 7  # the columns between FORM and MISC
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
@@ -62,7 +63,6 @@ class ConlluSentence:
 
     @property
     def word_rows(self) -> list[list[str]]:
-        """The rows of words, without multi-word tokens and empty nodes."""
         return [row for row in self.rows if row[ID].isdigit()]
 
     @property
@@ -108,16 +108,13 @@ class ConlluSentence:
 
     def _complete_tags(self, task: str) -> list[str] | None:
         tags = self.upos if task == "pos" else self.ner
-        missing = tags.count(EMPTY)
-        if missing == len(tags):
+        if missing := tags.count(EMPTY):
+            if missing < len(tags):
+                self._warn(f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged")
             return None
-        if missing:
-            self._warn(f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged")
-            return None
-        try:
-            check_tags(task, tags)
-        except ZgulError as error:
-            raise ZgulError(f"{self.place}: {error}") from None
+        for tag in tags:
+            if problem := tag_problem(task, tag):
+                raise ZgulError(f"{self.place}: {problem}")
         return tags if task == "pos" else to_iob2(tags)
 
     def _text_and_offsets(self) -> tuple[str, list[tuple[int, int]]]:
@@ -151,7 +148,7 @@ class ConlluSentence:
         warnings.warn(f"{self.place}: {message}", ZgulWarning, stacklevel=4)
 
     @classmethod
-    def from_sentence(cls, sentence: Sentence, sent_id: str | None = None) -> ConlluSentence:
+    def from_sentence(cls, sentence: Sentence, sent_id: str | None = None) -> Self:
         """Make a new sentence without annotation. Spaces and multi-word tokens follow from the offsets."""
         tokens = _tokens_of(sentence)
         comments = [_OPENS[sentence.opens]] if sentence.opens else []
@@ -163,11 +160,11 @@ class ConlluSentence:
         for form, spaced, words in tokens:
             misc = EMPTY if spaced else "SpaceAfter=No"
             if len(words) > 1:
-                rows.append(_new_row(f"{number + 1}-{number + len(words)}", form, misc))
+                rows.append([f"{number + 1}-{number + len(words)}", form, *_NO_ANNOTATION, misc])
                 misc = EMPTY
             for word in words:
                 number += 1
-                rows.append(_new_row(str(number), word, misc))
+                rows.append([str(number), word, *_NO_ANNOTATION, misc])
         return cls(comments, rows)
 
 
@@ -251,10 +248,8 @@ def set_misc(misc: str, key: str, value: str) -> str:
     """Set ``key=value`` in a MISC column and keep its other entries."""
     entries = [] if misc == EMPTY else misc.split("|")
     names = [entry.partition("=")[0] for entry in entries]
-    if key in names:
-        entries[names.index(key)] = f"{key}={value}"
-    else:
-        entries.append(f"{key}={value}")
+    place = names.index(key) if key in names else len(names)
+    entries[place : place + 1] = [f"{key}={value}"]
     return "|".join(entries)
 
 
@@ -292,16 +287,11 @@ def _tokens_of(sentence: Sentence) -> list[Token]:
     text, offsets = sentence.text, sentence.offsets
     if offsets is None or text is None:
         return [(word, True, [word]) for word in sentence.words]
-    pairs = groupby(zip(offsets, sentence.words, strict=True), key=itemgetter(0))
-    places = [(*span, [word for _, word in group]) for span, group in pairs]
+    groups = groupby(zip(offsets, sentence.words, strict=True), key=itemgetter(0))
+    places = [(span, [word for _, word in group]) for span, group in groups]
     tokens: list[Token] = []
-    for index, (start, end, words) in enumerate(places):
+    for ((start, end), words), following in zip_longest(places, places[1:]):
         form = words[0] if len(words) == 1 else _BLANKS.sub(" ", text[start:end])
-        last = index + 1 == len(places)
-        spaced = last or _BLANKS.search(text, end, places[index + 1][0]) is not None
+        spaced = following is None or _BLANKS.search(text, end, following[0][0]) is not None
         tokens.append((form, spaced, words))
     return tokens
-
-
-def _new_row(number: str, form: str, misc: str) -> list[str]:
-    return [number, form, *[EMPTY] * 7, misc]
