@@ -65,6 +65,14 @@ class Dataset:
         return tuple(dict.fromkeys(file.split for file in self.files))
 
     @property
+    def places(self) -> dict[str, list[File]]:
+        """The upstream files that are joined in each file of a data folder."""
+        return {
+            f"{self.task}/{self.language}/{split}.tsv": [file for file in self.files if file.split == split]
+            for split in self.splits
+        }
+
+    @property
     def known_checksums(self) -> str:
         digests = {file.path: file.sha256 for file in self.files}.values()
         return f"{sum(digest is not None for digest in digests)} of {len(digests)}"
