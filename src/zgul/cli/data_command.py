@@ -19,7 +19,7 @@ from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
-from zgul.corpora.stats import Statistics, measure, missing_upos
+from zgul.corpora.stats import Statistics, measure
 from zgul.corpora.tags import UPOS
 from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
@@ -186,7 +186,7 @@ def _cell(heading: str, value: Any) -> str:
         with contextlib.suppress(ZgulError):  # a folder may have any name
             return f"{find(value).name} ({value})"
     if isinstance(value, tuple):
-        missing = missing_upos(value)
+        missing = [tag for tag in UPOS if tag not in value]
         if not value or len(missing) + len(value) > len(UPOS):  # not parts of speech
             return " ".join(value) or "none"
         return f"{len(value)}, no {' '.join(missing)}" if 0 < len(missing) <= 3 else str(len(value))
