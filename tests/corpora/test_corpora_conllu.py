@@ -205,7 +205,7 @@ def test_text_is_put_together_where_it_is_missing_or_wrong() -> None:
     [
         ("1\ta\n\n", "line 1: 2 columns where CoNLL-U has 10"),
         (row(form="a\tb"), "line 1: 11 columns .* must not contain a tab"),
-        ("word\n", "line 1: 1 column .* another format"),
+        ("word\n", "line 1: 1 columns .* another format"),
         (row(upos="NN"), "line 1: 'NN' is not a universal part of speech"),
         (row(1) + row(3), "line 2: word number '3' where 2 is expected"),
         (row(1) + row(1), "line 2: word number '1' where 2 is expected; is a blank line missing"),

@@ -28,8 +28,7 @@ EMPTY = "_"
 _NO_ANNOTATION = [EMPTY] * 7  # the columns between FORM and MISC
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
-_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
-_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]{0,8}")
+_COMPOUND_ID = re.compile(r"(0|[1-9][0-9]{0,8})([-.])([1-9][0-9]{0,8})")  # of a multi-word token or an empty node
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # also line ends of other systems, and control characters
 _OPENS = {"document": "# newdoc", "paragraph": "# newpar"}
 _BEGINNING = re.compile(
@@ -103,8 +102,13 @@ class ConlluSentence:
         own = [_get_misc(row[MISC], "Lang") for row in self.word_rows]
         languages = [(code and _known_language(code)) or language or "" for code in own] if any(own) else None
         tags = None if task is None else self._complete_tags(task)
-        text, offsets = self._text_and_offsets()
-        return Sentence(self.words, tags, language, languages, text, offsets)
+        tokens = self._tokens()
+        given = self.comment("text")
+        offsets = None if given is None else _spans(given, tokens)
+        if given is not None and offsets is None:
+            self._warn("'# text' does not match the words; the text is put together from the words")
+        text = _join(tokens) if given is None or offsets is None else given
+        return Sentence(self.words, tags, language, languages, text, offsets or _spans(text, tokens))
 
     def _complete_tags(self, task: str) -> list[str] | None:
         tags = self.upos if task == "pos" else self.ner
@@ -117,31 +121,19 @@ class ConlluSentence:
                 raise ZgulError(f"{self.place}: {problem}")
         return tags if task == "pos" else to_iob2(tags)
 
-    def _text_and_offsets(self) -> tuple[str, list[tuple[int, int]]]:
-        """``# text`` or, where that is missing or does not match the words, a text built from the words."""
-        tokens = self._tokens()
-        text = self.comment("text")
-        spans = None if text is None else _spans(text, tokens)
-        if text is None or spans is None:
-            if text is not None:
-                self._warn("'# text' does not match the words; the text is put together from the words")
-            text = _join(tokens)
-            spans = _spans(text, tokens)
-        return text, spans or []
-
     def _tokens(self) -> list[Token]:
         tokens: list[Token] = []
         covered = 0  # words up to this number belong to a multi-word token
         for row in self.rows:
-            number, form = row[ID], row[FORM]
-            spaced = _get_misc(row[MISC], "SpaceAfter") != "No"
-            if "-" in number:
-                covered = int(number.partition("-")[2])
-                tokens.append((form, spaced, []))
-            elif number.isdigit() and int(number) <= covered:
-                tokens[-1][2].append(form)
-            elif number.isdigit():
-                tokens.append((form, spaced, [form]))
+            first, multi_word, last = row[ID].partition("-")
+            if "." in first:  # an empty node
+                continue
+            if multi_word or int(first) > covered:
+                tokens.append((row[FORM], _get_misc(row[MISC], "SpaceAfter") != "No", []))
+            if multi_word:
+                covered = int(last)
+            else:
+                tokens[-1][2].append(row[FORM])
         return tokens
 
     def _warn(self, message: str) -> None:
@@ -184,8 +176,11 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
     words = covered = 0  # numbers of the last word, and of the last word of the last multi-word token
     for number, line in enumerate(block[len(comments) :], start=first):
         columns = line.split("\t")
-        if len(columns) != COLUMNS or line[0] == "#":
-            raise lines.error(_wrong_line(line, len(columns)), number)
+        if line[0] == "#":
+            raise lines.error("a comment inside a sentence; is a blank line missing before it?", number)
+        if len(columns) != COLUMNS:
+            hint = "; a word must not contain a tab" if len(columns) > COLUMNS else "; is this another format?"
+            raise lines.error(f"{len(columns)} columns where CoNLL-U has {COLUMNS}, separated by tabs{hint}", number)
         if columns[ID] == str(words + 1):
             words += 1
         else:
@@ -202,23 +197,14 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
 
 def _check_number(lines: Lines, number: int, identifier: str, words: int, covered: int) -> int:
     """Check the ID of a multi-word token or empty node; return the last word that a multi-word token covers."""
-    multi_word = _RANGE.fullmatch(identifier)
-    if multi_word and int(multi_word[1]) == words + 1 > covered and int(multi_word[2]) > words:
-        return int(multi_word[2])
-    empty_node = _EMPTY_NODE.fullmatch(identifier)
-    if empty_node and int(empty_node[1]) == words:
-        return covered
+    if match := _COMPOUND_ID.fullmatch(identifier):
+        start, kind, end = int(match[1]), match[2], int(match[3])
+        if kind == "-" and start == words + 1 > covered and end > words:
+            return end
+        if kind == "." and start == words:
+            return covered
     hint = "; is a blank line missing before it?" if identifier == "1" else ""
     raise lines.error(f"word number {identifier!r} where {words + 1} is expected{hint}", number)
-
-
-def _wrong_line(line: str, columns: int) -> str:
-    if line[0] == "#":
-        return "a comment inside a sentence; is a blank line missing before it?"
-    if columns == 1:
-        return "1 column where CoNLL-U has 10, separated by tabs; is this another format?"
-    hint = "; a word must not contain a tab" if columns > COLUMNS else ""
-    return f"{columns} columns where CoNLL-U has 10{hint}"
 
 
 def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:

@@ -49,21 +49,19 @@ class Lines:
         Each block comes with the number of its first line.
         """
         block: list[str] = []
-        first = characters = 0
+        characters = 0
         for line in self:
-            if not line or line.isspace() or line.startswith(separator):
-                if block:
-                    yield first, block
+            if line and not line.isspace() and not line.startswith(separator):
+                block.append(line)
+                characters += len(line)
+                if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
+                    limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
+                    raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
+            elif block:
+                yield self.number - len(block), block
                 block, characters = [], 0
-                continue
-            first = first if block else self.number
-            block.append(line)
-            characters += len(line)
-            if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
-                limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
-                raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
         if block:
-            yield first, block
+            yield self.number - len(block) + 1, block
 
     def error(self, problem: str, line: int | None = None) -> ZgulError:
         """Make an error that names the file and a line, by default the current one."""
@@ -107,15 +105,14 @@ class Lines:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
+            advice = "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
+            problem = f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; {advice}"
             if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
             elif b"\0" in raw:  # a program or a picture, for which no encoding will help
                 problem = _NUL
             elif len(raw) >= MAX_LINE:
                 problem = _TOO_LONG
-            else:
-                advice = "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
-                problem = f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; {advice}"
             raise self.error(problem) from error
 
 
