@@ -15,7 +15,7 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,13 +38,10 @@ class Declared:
     """What `option` says about a field, beside its name and default."""
 
     help: str
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-    panel: str = ""  # heading on the help page
-    metavar: str = ""
+    choices: tuple[str, ...]
+    panel: str  # heading on the help page
+    metavar: str
+    limits: dict[str, float]  # by their names in _LIMITS
 
     def check(self, name: str, value: Any) -> None:
         """Raise if the value is not allowed."""
@@ -52,16 +49,18 @@ class Declared:
             raise ZgulError(f"{name} is one of {', '.join(self.choices)}, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
-        limits = [(*about, getattr(self, key)) for key, about in _LIMITS.items() if getattr(self, key) is not None]
+        limits = [(*_LIMITS[key], limit) for key, limit in self.limits.items()]
         if not math.isfinite(value) or not all(fits(value, limit) for _, fits, limit in limits):
             allowed = " and ".join(f"{words} {limit:g}" for words, _, limit in limits) or "finite"
             raise ZgulError(f"{name} must be {allowed}, not {value}")
 
 
-def option(default: Any, help: str, **limits: Any) -> Any:
-    """Declare a field of an `Options` class. ``limits`` are the fields of `Declared`."""
-    declared = {"declared": Declared(help, **limits)}
-    if is_dataclass(default):
+def option(
+    default: Any, help: str, *, choices: tuple[str, ...] = (), panel: str = "", metavar: str = "", **limits: float
+) -> Any:
+    """Declare a field of an `Options` class. ``limits`` are ``least``, ``above``, ``most`` and ``below``."""
+    declared = {"declared": Declared(help, choices, panel, metavar, limits)}
+    if isinstance(default, Options):
         return field(default_factory=type(default), metadata=declared)
     return field(default=default, metadata=declared)
 

@@ -42,7 +42,7 @@ def test_load_finds_each_format(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "lang", "split", "message"),
     [
-        ("pos", "fo", "train", "pos/fo has the splits: dev test"),
+        ("pos", "fo", "train", "fo has the splits: dev test"),
         ("pos", "xx", "test", "pos has the languages: fo"),
         ("chunks", "fo", "test", "choose pos or ner"),
     ],

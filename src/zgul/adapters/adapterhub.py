@@ -96,8 +96,19 @@ def write_adapter(
         # `adapters` has the norm under both names
         for name in {key, key.replace("adapter_down.0", "adapter_norm_before") if adapter.standardise else key}:
             tensors[f"{_PREFIXES[model_type]}.{name}"] = value.detach().cpu().float().clone().contiguous()
+    factors = [reduction_factor(adapter.width, size) for size in adapter.sizes]
+    down = adapter.invertible.f_down if adapter.invertible else None
+    architecture = {
+        **_PFEIFFER,
+        "adapter_residual_before_ln": False,
+        "ln_before": adapter.standardise,
+        "non_linearity": adapter.activation,
+        "reduction_factor": factors[0] if len(set(factors)) == 1 else {str(i): f for i, f in enumerate(factors)},
+        "inv_adapter": "nice" if down else None,
+        "inv_adapter_reduction_factor": reduction_factor(down.in_features, down.out_features) if down else None,
+    }
     config = {
-        "config": _architecture(adapter),
+        "config": architecture,
         "hidden_size": adapter.width,
         "model_name": model_name or adapter.about.get("model_name"),
         "model_type": model_type,
@@ -171,20 +182,6 @@ class _Config:
 def _show(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _architecture(adapter: LanguageAdapter) -> dict[str, object]:
-    factors = [reduction_factor(adapter.width, size) for size in adapter.sizes]
-    down = adapter.invertible.f_down if adapter.invertible else None
-    return {
-        **_PFEIFFER,
-        "adapter_residual_before_ln": False,
-        "ln_before": adapter.standardise,
-        "non_linearity": adapter.activation,
-        "reduction_factor": factors[0] if len(set(factors)) == 1 else {str(i): f for i, f in enumerate(factors)},
-        "inv_adapter": "nice" if down else None,
-        "inv_adapter_reduction_factor": reduction_factor(down.in_features, down.out_features) if down else None,
-    }
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

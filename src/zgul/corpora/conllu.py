@@ -164,7 +164,7 @@ def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]
     """Read sentence by sentence. Columns and numbering are checked; so is UPOS, unless ``check_upos`` is False."""
     lines = Lines(source)
     for first, block in lines.blocks():
-        if lines.line.strip():
+        if lines.number < first + len(block):
             lines.warn("the last sentence has no blank line after it; the file may have been cut short")
         yield _parse(lines, first, block, check_upos)
 
@@ -181,10 +181,15 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
         if len(columns) != COLUMNS:
             hint = "; a word must not contain a tab" if len(columns) > COLUMNS else "; is this another format?"
             raise lines.error(f"{len(columns)} columns where CoNLL-U has {COLUMNS}, separated by tabs{hint}", number)
+        compound = None if columns[ID].isdigit() else _COMPOUND_ID.fullmatch(columns[ID])
+        start, kind, end = (int(compound[1]), compound[2], int(compound[3])) if compound else (0, "", 0)
         if columns[ID] == str(words + 1):
             words += 1
-        else:
-            covered = _check_number(lines, number, columns[ID], words, covered)
+        elif kind == "-" and start == words + 1 > covered and end > words:
+            covered = end
+        elif kind != "." or start != words:
+            hint = "; is a blank line missing before it?" if columns[ID] == "1" else ""
+            raise lines.error(f"word number {columns[ID]!r} where {words + 1} is expected{hint}", number)
         if check_upos and columns[UPOS_COLUMN] not in _KNOWN_UPOS:
             raise lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "", number)
         if "" in columns:
@@ -193,18 +198,6 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
     if covered > words:
         raise lines.error(f"a multi-word token reaches to word {covered}, which is missing")
     return ConlluSentence(comments, rows, f"{lines.name}, line {first}")
-
-
-def _check_number(lines: Lines, number: int, identifier: str, words: int, covered: int) -> int:
-    """Check the ID of a multi-word token or empty node; return the last word that a multi-word token covers."""
-    if match := _COMPOUND_ID.fullmatch(identifier):
-        start, kind, end = int(match[1]), match[2], int(match[3])
-        if kind == "-" and start == words + 1 > covered and end > words:
-            return end
-        if kind == "." and start == words:
-            return covered
-    hint = "; is a blank line missing before it?" if identifier == "1" else ""
-    raise lines.error(f"word number {identifier!r} where {words + 1} is expected{hint}", number)
 
 
 def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:

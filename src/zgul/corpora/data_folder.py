@@ -10,7 +10,6 @@ Every file may be compressed (``zgul.files.PACKINGS``). docs/data.md explains th
 
 import re
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -89,8 +88,11 @@ class DataFolder:
             raise ZgulError(f"unknown task {task!r}: choose pos or ner")
         files = _existing(self.path / task / language, split, FORMATS)
         if not files:
-            missing = f"no {task} data for {language!r}, split {split!r}, in {self.path}"
-            raise ZgulError(f"{missing}; {self._what_is_there(task, language)}")
+            here = [(code, other) for other_task, code, other in self.splits() if other_task == task]
+            splits = " ".join(other for code, other in here if code == language)
+            languages = " ".join(sorted({code for code, _ in here})) or "none"
+            there = f"{language} has the splits: {splits}" if splits else f"{task} has the languages: {languages}"
+            raise ZgulError(f"no {task} data for {language!r}, split {split!r}, in {self.path}; {there}")
         if len(files) > 1:
             others = ", ".join(file.name for file in files[1:])
             warnings.warn(f"{files[0]} is read; beside it lies {others}", ZgulWarning, stacklevel=3)
@@ -121,15 +123,6 @@ class DataFolder:
             missing = f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}"
             raise ZgulError(f"{missing}; there is text for: {there}")
         return (line for path in paths for line in Lines(path) if line.strip())
-
-    def _what_is_there(self, task: str, language: str) -> str:
-        languages = defaultdict(list)
-        for other_task, code, split in self.splits():
-            if other_task == task:
-                languages[code].append(split)
-        if language in languages:
-            return f"{self.path / task / language} has the splits: {' '.join(languages[language])}"
-        return f"{self.path / task} has the languages: {' '.join(languages) or 'none'}"
 
 
 def _existing(folder: Path, stem: str, formats: Iterable[str]) -> list[Path]:

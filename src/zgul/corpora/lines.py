@@ -33,7 +33,6 @@ class Lines:
         self.source = source
         self.name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "input"))
         self.name = "standard input" if self.name == "-" else self.name
-        self.line = ""  # the current one
         self.number = 0  # of the current line, from 1
         self.unfinished = False  # the current line has no line end
 
@@ -89,7 +88,6 @@ class Lines:
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
-            self.line = line
             yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:

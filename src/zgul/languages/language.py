@@ -40,7 +40,7 @@ class LanguageTable:
     area: list[str]  # continent of that territory
     nodes: list[str]  # names of the family tree's nodes
     feature_names: list[str]
-    words: list[str]  # code, tab, English name of scripts and territories
+    words: dict[str, str]  # English names of script and territory codes
     node_parent: npt.NDArray[np.int16]  # [nodes]; -1 for a root
     family: npt.NDArray[np.int16]  # [languages]: the node above a language; -1 for none
     parent: npt.NDArray[np.int16]  # [languages]: its macrolanguage, or the language it is a variety of; -1 for none
@@ -63,8 +63,9 @@ def load_table() -> LanguageTable:
     with np.load(TABLE_FILE) as archive:
         columns: dict[str, Any] = dict(archive)
     for field in fields(LanguageTable):
-        if field.type == list[str]:
+        if field.type in (list[str], dict[str, str]):
             columns[field.name] = bytes(columns[field.name]).decode("utf-8").split("\n")
+    columns["words"] = dict(line.split("\t") for line in columns["words"])
     known = np.unpackbits(columns["has_features"], count=len(columns["iso3"])).astype(bool)
     features = np.zeros((len(known), len(columns["feature_names"])), dtype=np.uint8)
     features[known] = np.unpackbits(columns["features"], axis=1, count=int(known.sum())).T
@@ -88,11 +89,11 @@ class Language:
     @property
     def script_names(self) -> tuple[str, ...]:
         """The scripts in words: Latn is Latin."""
-        return tuple(_words().get(script, script) for script in self.scripts)
+        return tuple(load_table().words.get(script, script) for script in self.scripts)
 
     @property
     def territory_name(self) -> str | None:
-        return _words().get(self.territory, self.territory) if self.territory else None
+        return load_table().words.get(self.territory, self.territory) if self.territory else None
 
     def __str__(self) -> str:
         return f"{self.name} ({self.code})"
@@ -118,12 +119,11 @@ def find(query: str | Language) -> Language:
     if rows:
         choices = ", ".join(f"{load_table().iso3[row]} ({load_table().name[row]})" for row in rows[:8])
         raise ZgulError(f'"{query}" is the name of several languages; use a code: {choices}.')
-    tagged = _find_tag(text)
-    if tagged is None:
-        similar = ", ".join(map(str, _similar(_plain(query))))
-        hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
-        raise ZgulError(f'No language is called "{query}". {hint}')
-    return tagged
+    if tagged := _find_tag(text):
+        return tagged
+    similar = ", ".join(map(str, _similar(_plain(query))))
+    hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
+    raise ZgulError(f'No language is called "{query}". {hint}')
 
 
 def _find_tag(text: str) -> Language | None:
@@ -161,11 +161,6 @@ def _language(row: int) -> Language:
         area=table.area[row] or None,
         row=row,
     )
-
-
-@cache
-def _words() -> dict[str, str]:
-    return dict(line.split("\t") for line in load_table().words)
 
 
 @cache
