@@ -67,23 +67,18 @@ class Dataset:
     @property
     def places(self) -> dict[str, list[File]]:
         """The upstream files that are joined in each file of a data folder."""
-        return {
-            f"{self.task}/{self.language}/{split}.tsv": [file for file in self.files if file.split == split]
-            for split in self.splits
-        }
+        place = f"{self.task}/{self.language}/{{}}.tsv"
+        return {place.format(split): [f for f in self.files if f.split == split] for split in self.splits}
 
     @property
     def known_checksums(self) -> str:
-        digests = {file.path: file.sha256 for file in self.files}.values()
-        return f"{sum(digest is not None for digest in digests)} of {len(digests)}"
+        paths = {file.path for file in self.files}
+        return f"{len(paths & checksums().keys())} of {len(paths)}"
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, with the address and the checksum of each file."""
-        files = [
-            {"split": f.split, "url": f"{self.host}/{f.path}", "member": f.member, "sha256": f.sha256}
-            for f in self.files
-        ]
-        return {key: value for key, value in asdict(self).items() if key != "host"} | {"files": files}
+        files = [asdict(file) | {"url": f"{self.host}/{file.path}", "sha256": file.sha256} for file in self.files]
+        return asdict(self) | {"files": files}
 
 
 def _make_dataset(family: str, given: dict[str, Any]) -> Dataset:

@@ -119,14 +119,14 @@ class _Fetch:
         self._save()
         return list(fetched.values())
 
-    def _known_with(self, datasets: list[Dataset]) -> list[Dataset]:
+    def _known_with(self, datasets: list[Dataset]) -> Iterator[Dataset]:
         """These datasets and those fetched before, in the order of the catalogue."""
         given = {dataset.name: dataset for dataset in datasets}
         for listed in catalogue.DATASETS:
-            release = self.releases.get(listed.name)
-            if release and listed.name not in given:
-                given[listed.name] = listed if release == listed.release else catalogue.at_release(listed, release)
-        return [given[listed.name] for listed in catalogue.DATASETS if listed.name in given]
+            if listed.name in given:
+                yield given[listed.name]
+            elif release := self.releases.get(listed.name):
+                yield listed if release == listed.release else catalogue.at_release(listed, release)
 
     def _ensure(self, dataset: Dataset, file: File) -> FetchedFile:
         """Download an upstream file, unless a copy with the right checksum is there."""

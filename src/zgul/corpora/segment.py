@@ -92,9 +92,7 @@ class Abbreviations:
 
     def __init__(self, language: str | None = None) -> None:
         self._listed = _EVERY_LANGUAGE.union(_LISTED.get(language or "", ()))
-        self._without_stop: Counter[str] = Counter()
-        self._before_lower: Counter[str] = Counter()
-        self._before_upper: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()  # of a word and what comes after it
         self._characters = 0
 
     def learn(self, text: str) -> None:
@@ -102,16 +100,14 @@ class Abbreviations:
         if self._characters > LEARN_FROM:
             return
         self._characters += len(text)
-        self._without_stop.update(_WITHOUT_STOP.findall(text.lower()))
+        self._counts.update((word, "no stop") for word in _WITHOUT_STOP.findall(text.lower()))
         for match in _WITH_STOP.finditer(text):
-            counts = self._before_lower if match[2] else self._before_upper
-            counts[match[1].lower()] += 1
+            self._counts[match[1].lower(), "stop, lower case" if match[2] else "stop, upper case"] += 1
 
     def __contains__(self, word: str) -> bool:
         word = word.lower()
-        shown = self._before_lower[word]
-        often = shown > 1 and shown > self._before_upper[word] and shown > self._without_stop[word]
-        return often or word in self._listed
+        other = max(1, self._counts[word, "stop, upper case"], self._counts[word, "no stop"])
+        return self._counts[word, "stop, lower case"] > other or word in self._listed
 
 
 def sentences(text: str, language: str | None = None) -> Iterator[Sentence]:
