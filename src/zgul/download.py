@@ -41,6 +41,9 @@ class DownloadOptions(Options):
     allow_http: bool = option(False, f"Accept addresses without encryption, as {ALLOW_HTTP}=1 does.")
 
 
+_DEFAULTS = DownloadOptions()
+
+
 class NotFoundError(ZgulError):
     """The server has no such file."""
 
@@ -54,21 +57,16 @@ class _Interrupted(Exception):
 
 
 def download(
-    url: str,
-    target: Path,
-    *,
-    checksum: str | None = None,
-    max_bytes: int = MAX_BYTES,
-    options: DownloadOptions = DownloadOptions(),
+    url: str, target: Path, *, checksum: str = "", max_bytes: int = MAX_BYTES, options: DownloadOptions = _DEFAULTS
 ) -> None:
-    """Download ``url`` to ``target``. ``checksum`` is a SHA-256 or SHA-1 in hexadecimal."""
+    """Download ``url`` to ``target``. ``checksum`` is a SHA-256 or SHA-1 in hexadecimal, if it is known."""
     _check_url(url, options)
-    if checksum is not None and len(checksum) not in _ALGORITHMS:
+    if checksum and len(checksum) not in _ALGORITHMS:
         raise ZgulError(f"{url}: the checksum {checksum!r} is neither a SHA-256 nor a SHA-1.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         transfer = _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options)
-        transfer.run(checksum.lower() if checksum else None)
+        transfer.run(checksum.lower())
     except OSError as error:
         reason = error.strerror or error
         raise ZgulError(f"{target} cannot be written ({reason}). Free some space or choose another folder.") from error
@@ -123,13 +121,13 @@ class _Transfer:
         self.part = target.with_name(f"{target.name}.part")
         self.validator = target.with_name(f"{target.name}.part.validator")
 
-    def run(self, checksum: str | None) -> None:
+    def run(self, checksum: str) -> None:
         """Try until the file is complete and correct, or until several attempts in a row bring nothing new."""
         failures, furthest = 0, 0
         while True:
             try:
                 continued = self._attempt()
-                digest = checksum and file_digest(self.part, _ALGORITHMS[len(checksum)])
+                digest = file_digest(self.part, _ALGORITHMS[len(checksum)]) if checksum else ""
                 if digest == checksum:
                     self.part.replace(self.target)
                     return self._discard()

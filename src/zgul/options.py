@@ -13,9 +13,9 @@ import contextlib
 import difflib
 import json
 import math
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,12 +25,7 @@ from zgul.errors import ZgulError
 from zgul.files import atomic_write
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
-_LIMITS = {
-    "least": ("at least", operator.ge),
-    "above": ("above", operator.gt),
-    "most": ("at most", operator.le),
-    "below": ("below", operator.lt),
-}
+_LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
 
 
 @dataclass(frozen=True)

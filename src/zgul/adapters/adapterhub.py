@@ -73,12 +73,7 @@ def read_adapter(
 
 
 def write_adapter(
-    adapter: LanguageAdapter,
-    folder: str | Path,
-    *,
-    model_type: str = "bert",
-    model_name: str | None = None,
-    safe: bool = True,
+    adapter: LanguageAdapter, folder: str | Path, *, model_type: str = "bert", model_name: str = "", safe: bool = True
 ) -> Path:
     """Write a folder that `adapters` loads with ``model.load_adapter(folder)``.
 

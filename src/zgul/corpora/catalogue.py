@@ -90,18 +90,13 @@ def _make_dataset(family: str, given: dict[str, Any]) -> Dataset:
     parts = [("few" if is_target else "train", part) for part in given.get("train", ["train"])]
     parts += [("dev", "dev")] if given.get("dev", True) else []
     parts += [("test", "test")] if is_target else []
-    files = tuple(
-        File(
-            given.get("prefix", "") + split,
-            given["path"].format(part=part, **given),
-            given["member"].format(part=part, **given) if "member" in given else None,
-            given.get("max_bytes", MAX_BYTES),
-        )
-        for split, part in parts
-    )
+    files = []
+    for split, part in parts:
+        path, member = (given.get(key, "").format(part=part, **given) for key in ("path", "member"))
+        files.append(File(given.get("prefix", "") + split, path, member or None, given.get("max_bytes", MAX_BYTES)))
     own = {field.name: given[field.name] for field in fields(Dataset) if field.name in given}
-    own |= {"name": f"{family}/{given['code']}", "groups": tuple(given["groups"]), "files": files}
-    return Dataset(**own | {"homepage": given["homepage"].format(**given)})
+    own |= {"name": f"{family}/{given['code']}", "homepage": given["homepage"].format(**given)}
+    return Dataset(**own | {"groups": tuple(given["groups"]), "files": tuple(files)})
 
 
 _CONTENT = tomllib.loads((_FOLDER / "datasets.toml").read_text("utf-8"))

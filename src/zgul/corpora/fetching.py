@@ -138,7 +138,7 @@ class _Fetch:
             return FetchedFile(dataset.name, path, digest, trust, downloaded=False)
         try:
             url = f"{(self.mirror or dataset.host).rstrip('/')}/{file.path}"
-            download(url, path, checksum=expected, max_bytes=file.max_bytes, options=self.options)
+            download(url, path, checksum=expected or "", max_bytes=file.max_bytes, options=self.options)
         except ChecksumError as error:
             advice = "Try another host with --mirror. If upstream has really changed, please report it."
             if trust == "earlier fetch":

@@ -136,17 +136,9 @@ def _source_files(group: Group, split: str, splits: Iterable[Key]) -> list[Key]:
 
 
 def _group_stats(group: Group, splits: dict[Key, SplitStats], tests: list[SplitStats]) -> GroupStats:
-    train, dev = (
-        {key[1]: splits[key].sentences for key in _source_files(group, split, splits) if key in splits}
-        for split in ("train", "dev")
-    )
-    return GroupStats(
-        group.name,
-        group.task,
-        group.sources,
-        tuple(code for code in group.sources if code not in train),
-        sum(train.values()),
-        sum(dev.values()),
-        *PAPER_TRAIN_DEV[group.name],
-        tuple(sorted({tag for row in tests for tag in row.tags})),
-    )
+    train = [splits[key] for key in _source_files(group, "train", splits) if key in splits]
+    dev = [splits[key] for key in _source_files(group, "dev", splits) if key in splits]
+    missing = tuple(code for code in group.sources if code not in {row.language for row in train})
+    sizes = (sum(row.sentences for row in train), sum(row.sentences for row in dev), *PAPER_TRAIN_DEV[group.name])
+    tags = tuple(sorted({tag for row in tests for tag in row.tags}))
+    return GroupStats(group.name, group.task, group.sources, missing, *sizes, tags)

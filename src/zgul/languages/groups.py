@@ -34,15 +34,13 @@ class Assignment:
     alone: bool = True  # False where other groups are as near by family, and syntax broke the tie
 
 
-GROUPS: dict[str, Group] = {
-    group.name: group
-    for group in (
-        Group("germanic", "pos", ("en", "is", "de"), ("fo", "got", "gsw")),
-        Group("slavic", "pos", ("en", "ru", "cs"), ("qpm", "hsb", "orv", "cu")),
-        Group("african", "ner", ("en", "am", "sw", "wo"), ("ha", "ig", "rw", "lg", "luo", "pcm"), area="Africa"),
-        Group("indo-aryan", "ner", ("en", "hi", "bn", "ur"), ("as", "bho")),
-    )
-}
+_GROUPS = (
+    Group("germanic", "pos", ("en", "is", "de"), ("fo", "got", "gsw")),
+    Group("slavic", "pos", ("en", "ru", "cs"), ("qpm", "hsb", "orv", "cu")),
+    Group("african", "ner", ("en", "am", "sw", "wo"), ("ha", "ig", "rw", "lg", "luo", "pcm"), area="Africa"),
+    Group("indo-aryan", "ner", ("en", "hi", "bn", "ur"), ("as", "bho")),
+)
+GROUPS = {group.name: group for group in _GROUPS}
 SOURCES: tuple[str, ...] = tuple(dict.fromkeys(code for group in GROUPS.values() for code in group.sources))
 TARGETS: tuple[str, ...] = tuple(code for group in GROUPS.values() for code in group.targets)
 

@@ -150,17 +150,11 @@ def _similar(query: str) -> list[Language]:
 @cache
 def _language(row: int) -> Language:
     table = load_table()
-    return Language(
-        code=table.iso1[row] or table.iso3[row],
-        iso3=table.iso3[row],
-        name=table.name[row],
-        autonym=table.autonym[row] or None,
-        family=tuple(table.nodes[node] for node in table.lineage(row)),
-        scripts=tuple(table.scripts[row].split()),
-        territory=table.territory[row] or None,
-        area=table.area[row] or None,
-        row=row,
-    )
+    code = table.iso1[row] or table.iso3[row]
+    family = tuple(table.nodes[node] for node in table.lineage(row))
+    scripts = tuple(table.scripts[row].split())
+    autonym, territory, area = (column[row] or None for column in (table.autonym, table.territory, table.area))
+    return Language(code, table.iso3[row], table.name[row], autonym, family, scripts, territory, area, row)
 
 
 @cache
