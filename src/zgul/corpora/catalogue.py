@@ -1,4 +1,4 @@
-"""Catalogue of the paper's datasets: where each comes from, its licence, its checksums and its format.
+"""Catalogue of the paper's datasets: where each comes from, its licence and its checksums.
 
 ``datasets.toml`` beside this module lists them. The releases are those that contain the paper's own test files, word
 for word: UD 2.5, except for two treebanks that did not exist then, Icelandic IcePaHC (2.7) and Pomak (2.10).
@@ -52,7 +52,6 @@ class Dataset:
     language: str  # as in DIR/TASK/LANG
     role: str  # "source" or "target"
     groups: tuple[str, ...]
-    reader: str  # "conllu", "columns" or "wikiann"
     release: str
     licence: str
     host: str

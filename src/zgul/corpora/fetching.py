@@ -12,12 +12,14 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from rich.console import Console
 
-from zgul.corpora import catalogue, columns, conllu
+from zgul.corpora import catalogue, columns
 from zgul.corpora.catalogue import Dataset, File
+from zgul.corpora.data_folder import read_labelled
 from zgul.corpora.sentence import Sentence
 from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
@@ -149,22 +151,13 @@ class _Fetch:
     def _lay_out(self, places: set[str], parts: list[Dataset]) -> None:
         for place in sorted(places):
             files = [(part, file) for part in parts for file in part.places.get(place, ())]
-            read = (sentence for part, file in files for sentence in _read(part, file, self.root / "raw" / file.path))
+            read = (_read(self.root / "raw" / file.path, part.task, file.member) for part, file in files)
             with Console(stderr=True).status(f"Writing {place}"):
-                columns.write(self.root / place, read)
+                columns.write(self.root / place, chain.from_iterable(read))
 
 
-def _read(dataset: Dataset, file: File, path: Path) -> Iterator[Sentence]:
-    if file.member:
-        yield from _read_member(path, *file.member.rsplit("/", 1))
-    elif dataset.reader == "columns":
-        yield from columns.read(path, dataset.task)
-    else:
-        for sentence in conllu.read(path):
-            tagged = sentence.to_sentence(dataset.task)
-            if tagged.tags is None:
-                raise ZgulError(f"{sentence.place}: the sentence has no {dataset.task} tags.")
-            yield tagged
+def _read(path: Path, task: str, member: str | None) -> Iterable[Sentence]:
+    return _read_member(path, *member.rsplit("/", 1)) if member else read_labelled(path, task)
 
 
 def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
