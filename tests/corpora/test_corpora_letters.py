@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from zgul.corpora.encode import PieceEncoder
+from zgul.methods.tagger import Tagger
 
 from small_tagger import small_tagger
 from zgul import encoders
-from zgul.corpora.encode import PieceEncoder
 from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
-from zgul.methods.tagger import Tagger
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zgul.corpora.encode import IGNORED, PieceEncoder
 
 from family import family, tiny_tokenizer
-from zgul.corpora.encode import IGNORED, PieceEncoder
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 

@@ -10,11 +10,13 @@ WikiAnn (PAN-X) is released with Wikipedia's language code in front of every wor
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
+from zgul.corpora.lines import Lines, Source, check_word
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import tag_problem, to_iob2
 from zgul.errors import ZgulError
+from zgul.files import create_binary
 
 DOCSTART = "-DOCSTART-"
 WIKIANN_TOKEN = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*):(.*\S.*)", re.DOTALL)
@@ -40,9 +42,12 @@ def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]
         yield Sentence(words, tags, languages[0], languages if len(set(languages)) > 1 else None)
 
 
-def write(sink: Sink, sentences: Iterable[Sentence]) -> int:
-    """Write sentence by sentence, with ``_`` for the tag of untagged words. Returns the number of sentences."""
-    return write_blocks(sink, (_format_rows(sentence) for sentence in sentences if sentence.words))
+def write(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write sentence by sentence, with ``_`` for the tag of untagged words. ``-`` is standard output."""
+    with create_binary(path) as file:
+        for sentence in sentences:
+            if sentence.words:
+                file.write(_format_rows(sentence))
 
 
 def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str], list[str] | None]]:
@@ -76,10 +81,14 @@ def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str
         lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-")
 
 
-def _format_rows(sentence: Sentence) -> str:
+def _format_rows(sentence: Sentence) -> bytes:
     for word in sentence.words:
         check_word(word)
         if word.startswith(DOCSTART):
             raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
     tags = sentence.tags or ["_"] * len(sentence)
-    return "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True)) + "\n"
+    rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
+    try:
+        return f"{rows}\n".encode()
+    except UnicodeEncodeError as error:
+        raise ZgulError(f"{rows[error.start]!r} is half of a character and cannot be written as UTF-8") from error

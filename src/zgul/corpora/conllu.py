@@ -9,14 +9,14 @@ a sentence without words. Of several blank lines between two sentences one is ke
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, takewhile, zip_longest
 from operator import itemgetter
 from typing import Self
 
-from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
+from zgul.corpora.lines import Lines, Source, check_word
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
@@ -57,7 +57,7 @@ class ConlluSentence:
     def __len__(self) -> int:
         return len(self.word_rows)
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # as it is in a file
         return "\n".join([*self.comments, *map("\t".join, self.rows), "", ""])
 
     @property
@@ -198,11 +198,6 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
     if covered > words:
         raise lines.error(f"a multi-word token reaches to word {covered}, which is missing")
     return ConlluSentence(comments, rows, f"{lines.name}, line {first}")
-
-
-def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:
-    """Write sentence by sentence. Returns the number of sentences."""
-    return write_blocks(sink, map(str, sentences))
 
 
 @cache

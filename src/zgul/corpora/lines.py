@@ -1,4 +1,4 @@
-"""Lines of text from a file, a compressed file, standard input or an open stream; and writing them.
+"""Lines of text from a file, a compressed file, standard input or an open stream.
 
 All readers share this module, so broken input is handled in one place. Errors name the file and the line.
 Refused with a ``ZgulError``: bytes that are not UTF-8, NUL characters, damaged or truncated compressed files, lines
@@ -7,17 +7,15 @@ over 16 MiB. Repaired with one ``ZgulWarning`` per file: a byte-order mark (drop
 """
 
 import contextlib
-import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.files import DAMAGED, create_binary, open_binary
+from zgul.files import DAMAGED, open_binary
 
-Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream opened as binary or text
-Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
+Source = Path | str | IO[bytes]  # a path, "-" for standard input, or a binary stream
 
 MAX_LINE = 1 << 24  # bytes
 MAX_BLOCK_LINES, MAX_BLOCK = 100_000, 1 << 24  # lines and characters between two blank lines
@@ -70,11 +68,11 @@ class Lines:
         """Tell the user about something that was repaired in the current line."""
         warnings.warn(f"{self.name}, line {self.number}: {repair}", ZgulWarning, stacklevel=3)
 
-    def _decoded(self, stream: IO[Any]) -> Iterator[str]:
+    def _decoded(self, stream: IO[bytes]) -> Iterator[str]:
         windows = False
         for raw in self._raw(stream):
             self.number += 1
-            line: str = raw if isinstance(raw, str) else self._decode(raw)
+            line = self._decode(raw)
             self.unfinished = line[-1] != "\n"
             if self.unfinished and len(raw) >= MAX_LINE:
                 raise self.error(_TOO_LONG)
@@ -90,12 +88,10 @@ class Lines:
                 self.warn("the byte-order mark at the start of the file was dropped")
             yield line
 
-    def _raw(self, stream: IO[Any]) -> Iterator[Any]:
+    def _raw(self, stream: IO[bytes]) -> Iterator[bytes]:
         try:
             while raw := stream.readline(MAX_LINE):
                 yield raw
-        except UnicodeDecodeError as error:  # a text stream decodes by itself
-            raise ZgulError(f"{self.name}, after line {self.number}: not UTF-8 ({error.reason})") from error
         except DAMAGED as error:
             raise damage(self.name, self.number, error) from error
 
@@ -117,24 +113,6 @@ class Lines:
 def damage(name: str, line: int, error: Exception) -> ZgulError:
     """Explain one of ``DAMAGED``, which was raised after this many lines."""
     return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
-
-
-def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
-    """Write pieces of text and return their number. A file appears whole at the end or not at all."""
-    if isinstance(sink, str | Path):
-        with create_binary(sink) as stream:
-            return write_blocks(stream, blocks)
-    text_stream = isinstance(sink, io.TextIOBase)
-    count = 0
-    for block in blocks:
-        try:
-            encoded = block.encode("utf-8")
-        except UnicodeEncodeError as error:
-            half = block[error.start : error.end]
-            raise ZgulError(f"cannot be written as UTF-8: {half!r} is half of a character") from error
-        sink.write(block if text_stream else encoded)
-        count += 1
-    return count
 
 
 def check_word(word: str) -> None:
