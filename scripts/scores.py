@@ -2,32 +2,32 @@
 
     python scripts/scores.py [--data ../shared/data] [--languages fo gsw] [--output docs/results/embedded]
 
-Every file is scored by ``zgul evaluate`` itself, on the CPU. Writes scores.json and scores.md into the output folder
+Every file is scored as ``zgul evaluate`` does it, on the CPU. Writes scores.json and scores.md into the output folder
 when all 15 were scored.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import json
 import platform
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 
+import zgul
+from zgul import corpora
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
+from zgul.files import atomic_write, shipped_folder
+from zgul.json_files import write_json
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper.numbers import ZERO_SHOT, average
-from zgul.tagging import shipped
-from zgul.tensors import write_json
+from zgul.tagging import evaluation_run
+from zgul.tagging.serving import TaskChoice, serving, shipped_names
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "embedded"
@@ -39,13 +39,8 @@ GROUP_OF = {target: group for group in GROUPS.values() for target in group.targe
 
 def evaluate(language: str, task: str, data: Path) -> dict[str, Any]:
     """What ``zgul evaluate --json`` prints."""
-    from zgul.cli.evaluate import evaluate as command
-
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        command(lang=language, data=data, task=task, as_json=True)
-    result: dict[str, Any] = json.loads(printed.getvalue())
-    return result
+    sentences = corpora.load(data, task, language, "test")
+    return evaluation_run.evaluate(zgul.load(language, cast(TaskChoice, task)), sentences).to_dict()
 
 
 def summary(found: dict[str, dict[str, Any]]) -> list[list[str]]:
@@ -89,9 +84,9 @@ def check(data: Path, languages: list[str]) -> None:
             f"{data}: no such folder. make scores needs the paper's test files as DIR/pos/fo/test.tsv.xz and so on: "
             "make scores DATA=DIR (zgul data list says where they come from)."
         )
-    needed = {shipped.serving(language, GROUP_OF[language].task).name for language in languages}
-    if missing := sorted(needed - set(shipped.names())):
-        raise ZgulError(f"not in {shipped.folder()}: {', '.join(missing)}")
+    needed = {serving(language, GROUP_OF[language].task).name for language in languages}
+    if missing := sorted(needed - set(shipped_names())):
+        raise ZgulError(f"not in {shipped_folder()}: {', '.join(missing)}")
     for language in languages:
         task = GROUP_OF[language].task
         if not list((data / task / language).glob("test.*")):

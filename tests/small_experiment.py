@@ -40,4 +40,4 @@ def write_experiment(folder: Path) -> Inputs:
 
 
 def inputs_in(folder: Path) -> Inputs:
-    return Inputs(folder / "data", str(folder / "encoder"), "new")
+    return Inputs(str(folder / "data"), str(folder / "encoder"), "new", device="cpu")

@@ -1,4 +1,4 @@
-"""Files: the cache folder, atomic writes, and streams that may be compressed or standard input and output."""
+"""Files: where the cache and the shipped weights are, atomic writes, and streams that may be compressed."""
 
 import bz2
 import contextlib
@@ -24,6 +24,11 @@ def cache_dir() -> Path:
     """Return the folder for converted and downloaded files: ``ZGUL_CACHE``, else the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "zgul")
     return Path(os.environ.get("ZGUL_CACHE") or default).expanduser()
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the weights that come with the package, or the folder that ``ZGUL_TAGGERS`` names."""
+    return Path(os.environ.get("ZGUL_TAGGERS") or Path(__file__).parent / "shipped").expanduser()
 
 
 @contextlib.contextmanager

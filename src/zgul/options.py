@@ -94,7 +94,10 @@ class Options:
                 close = difflib.get_close_matches(f"{prefix}{name}", known, n=1)
                 hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(known)}."
                 raise ZgulError(f"There is no option '{prefix}{name}'. {hint}")
-        return cls(**{name: _convert(defaults[name], value, prefix + name) for name, value in values.items()})
+        chosen = {name: _convert(defaults[name], value, prefix + name) for name, value in values.items()}
+        for name, declared, _ in cls.declared():
+            declared.check(prefix + name, chosen.get(name, defaults[name]))
+        return cls(**chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back and JSON and YAML can hold."""

@@ -32,6 +32,7 @@ from zgul.paper.protocol import Protocol
 from zgul.paper.resources import Resources
 from zgul.paper.store import DONE, FAILED, RUNNING, Store
 from zgul.paper.workers import Outcome
+from zgul.progress import Status
 from zgul.training.adapter_training import save_head
 from zgul.training.labelled_data import load_labelled
 from zgul.training.masked_lm import MLMHead
@@ -50,7 +51,7 @@ def protocol() -> Protocol:
 def execute(
     folder: Path, inputs: Inputs, protocol: Protocol, only: list[str], workers: int = 0, **options: Any
 ) -> Outcome:
-    return run_paper(Experiment(inputs, protocol, folder, only), workers=workers, device="cpu", **options)
+    return run_paper(Experiment(inputs, protocol, folder, only), workers=workers, **options)
 
 
 def numbers(folder: Path) -> dict[tuple[str, str, str], tuple[float, float, str]]:
@@ -236,7 +237,7 @@ def test_weights_that_are_not_there_are_made_again(finished, inputs, protocol, t
 def test_a_model_that_is_let_go_is_gone(inputs, protocol, tmp_path, monkeypatch):
     """Or the memory of a GPU would fill from run to run."""
     store = Store(tmp_path, create=True)
-    executor = Executor(store, inputs, protocol, torch.device("cpu"))
+    executor = Executor(store, inputs, protocol)
     whole = {run.hash: run for run in paper_plan(inputs, protocol)}
     models = []
     made = execution.new_tagger
@@ -299,11 +300,10 @@ ONLY = ["zero-shot/zgul", "zero-shot/sft-m", "few-shot/zgul/fo", "zero-shot/cpg"
 
 @pytest.mark.slow
 def test_worker_processes_give_the_same_numbers(finished, inputs, protocol, tmp_path):
-    seen: set[str] = set()
-    outcome = execute(
-        tmp_path, inputs, protocol, ONLY, workers=2, listener=lambda statuses: seen.update(statuses.values())
-    )
-    assert outcome.failed == {} and outcome.done == 6 and {RUNNING, DONE} <= seen
+    seen: list[Status] = []
+    outcome = execute(tmp_path, inputs, protocol, ONLY, workers=2, report=seen.append)
+    assert outcome.failed == {} and outcome.done == 6
+    assert seen[-1].done == seen[-1].total == 6 and max(status.figures.get(RUNNING, 0) for status in seen) == 2
     found = numbers(tmp_path)
     assert len(found) > 20 and found == {name: numbers(finished)[name] for name in found}
 
@@ -333,7 +333,7 @@ def test_killed_and_started_again_gives_the_numbers_of_an_uninterrupted_run(fini
     output = tmp_path / "output"
     kills = 0
     for patience in (0.0, 0.6, 1.5, 1.0, 60.0):  # seconds from the first sign of work to the kill
-        process = start(tmp_path / "command.py", inputs.data.parent, output, workers)
+        process = start(tmp_path / "command.py", Path(inputs.data).parent, output, workers)
         seen = time.monotonic() + 60
         before = _progress(output)
         while process.poll() is None and time.monotonic() < seen and _progress(output) == before:
@@ -363,7 +363,7 @@ def _progress(output: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_two_commands_share_a_store(finished, inputs, tmp_path):
-    both = [start(tmp_path / f"{number}.py", inputs.data.parent, tmp_path / "output", 0) for number in range(2)]
+    both = [start(tmp_path / f"{number}.py", Path(inputs.data).parent, tmp_path / "output", 0) for number in range(2)]
     said = [process.communicate()[0].split() for process in both]
     assert [failed for _, failed in said] == ["0", "0"]
     found = numbers(tmp_path / "output")
@@ -374,16 +374,15 @@ def test_two_commands_share_a_store(finished, inputs, tmp_path):
 def test_a_dying_worker_costs_its_run_alone(inputs, protocol, tmp_path):
     """A run whose process is killed from outside fails; the others are done."""
     killed: list[str] = []
-    names = {run.hash: run.name for run in paper_plan(inputs, protocol) if run.method == "zgul"}
 
-    def listener(statuses: dict[str, str]) -> None:
-        running = [names[run] for run, status in statuses.items() if status == RUNNING and run in names]
+    def kill(status: Status) -> None:
+        running = [run.name for run in Store(tmp_path).runs(status=RUNNING, method="zgul")]
         if running and not killed:
             killed.extend(running)
             (child,) = multiprocessing.active_children()
             os.kill(child.pid or 0, signal.SIGKILL)
 
-    outcome = execute(tmp_path, inputs, protocol, ["zero-shot/zgul,zero-shot/sft-en"], workers=1, listener=listener)
+    outcome = execute(tmp_path, inputs, protocol, ["zero-shot/zgul,zero-shot/sft-en"], workers=1, report=kill)
     assert list(outcome.failed) == killed and "SIGKILL" in outcome.failed[killed[0]]
     assert [run.method for run in Store(tmp_path).runs(status=DONE)] == ["sft-en"]
 

@@ -108,7 +108,7 @@ def test_examples_never_come_from_the_test_file(inputs, protocol, tmp_path):
     assert splits(inputs) == {"fo": "dev", "got": "dev"}  # gsw has a test file alone
     shutil.copytree(inputs.data, tmp_path / "data")
     shutil.copy(tmp_path / "data/pos/fo/dev.tsv", tmp_path / "data/pos/fo/few.tsv")
-    assert splits(replace(inputs, data=tmp_path / "data")) == {"fo": "few", "got": "dev"}
+    assert splits(replace(inputs, data=str(tmp_path / "data"))) == {"fo": "few", "got": "dev"}
 
 
 def test_the_defaults_are_the_papers(inputs):
@@ -125,8 +125,8 @@ def test_the_defaults_are_the_papers(inputs):
 
 def test_a_hash_is_the_same_for_the_same(inputs, protocol, tmp_path):
     moved = tmp_path / "elsewhere"
-    shutil.copytree(inputs.data.parent, moved)
-    there = Inputs(moved / "data", str(moved / "encoder"), "new")
+    shutil.copytree(Path(inputs.data).parent, moved)
+    there = replace(inputs, data=str(moved / "data"), encoder=str(moved / "encoder"))
     assert hashes(inputs, protocol) == hashes(there, protocol) == hashes(inputs, protocol)
     more_seeds = hashes(inputs, replace(protocol, seeds=(0, 1)))
     assert set(hashes(inputs, protocol)) < set(more_seeds)
@@ -142,9 +142,9 @@ def test_a_hash_changes_with_the_protocol(inputs, protocol, change):
 
 
 def test_a_hash_changes_with_data_encoder_adapters_device_and_code(inputs, protocol, tmp_path, monkeypatch):
-    shutil.copytree(inputs.data.parent, tmp_path / "copy")
-    other = Inputs(tmp_path / "copy" / "data", str(tmp_path / "copy" / "encoder"), "new")
-    test = other.data / "pos" / "fo" / "test.tsv"
+    shutil.copytree(Path(inputs.data).parent, tmp_path / "copy")
+    other = replace(inputs, data=str(tmp_path / "copy" / "data"), encoder=str(tmp_path / "copy" / "encoder"))
+    test = Path(other.data) / "pos" / "fo" / "test.tsv"
     test.write_text(test.read_text().replace("NOUN", "VERB", 1))
     before, after = ({run.name: run.hash for run in paper_plan(told, protocol)} for told in (inputs, other))
     same = {name for name in before if before[name] == after[name]}
@@ -205,11 +205,11 @@ def test_what_is_missing_is_left_out_and_said(inputs, tmp_path):
     with pytest.warns(ZgulWarning, match="slavic is left out"):
         paper_plan(inputs, Protocol(groups=("germanic", "slavic")))
     with pytest.raises(ZgulError, match="data of no group"), pytest.warns(ZgulWarning):
-        paper_plan(replace(inputs, data=tmp_path), Protocol(groups=("slavic",)))
+        paper_plan(replace(inputs, data=str(tmp_path)), Protocol(groups=("slavic",)))
     shutil.copytree(inputs.data, tmp_path / "data")
     (tmp_path / "data" / "pos" / "gsw" / "test.tsv").unlink()
     with pytest.warns(ZgulWarning, match="gsw is left out"):
-        runs = paper_plan(replace(inputs, data=tmp_path / "data"), Protocol(groups=("germanic",)))
+        runs = paper_plan(replace(inputs, data=str(tmp_path / "data")), Protocol(groups=("germanic",)))
     assert runs[0].languages == ["fo", "got"]
 
 

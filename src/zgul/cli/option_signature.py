@@ -19,13 +19,13 @@ import typer
 
 from zgul.options import Declared, Options
 
-GIVEN = "given"  # the parameter of a command that receives the values
-
 
 def with_options(
-    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None
+    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None, into: str = "given"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for every field of ``cls`` and its groups, except those in ``skip``.
+
+    The command receives the values that the user gave in the parameter ``into``.
 
     ``noise.words`` becomes ``--noise-words``; ``flags`` gives other names: ``{"noise.sentences": "--noise"}``.
     """
@@ -42,12 +42,13 @@ def with_options(
             for (name, _, _), parameter in zip(declared, added, strict=True):
                 if (value := values.pop(parameter.name)) is not None:
                     _put(given, name, value)
-            command(**values, **{GIVEN: given})
+            command(**values, **{into: given})
 
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        parameters = [parameter.replace(kind=by_name) for name, parameter in own.items() if name != GIVEN]
-        called.__signature__ = inspect.Signature([*added, *parameters])  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*added, *parameters)}
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in own.items() if name != into]
+        required = [parameter for parameter in keywords if parameter.default is inspect.Parameter.empty]
+        parameters = [*required, *added, *(parameter for parameter in keywords if parameter not in required)]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del called.__wrapped__
         return called
 
