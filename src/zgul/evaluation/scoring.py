@@ -6,13 +6,12 @@ UPOS this means: a run of one tag is one chunk, CCONJ and SCONJ are one class (C
 and an X at a sentence border may be lost. All of this is kept, because the paper's numbers include it.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -65,10 +64,10 @@ def scores(gold: Tags, predicted: Tags) -> Scores:
     return Scores(micro["f1"], micro["precision"], micro["recall"], accuracy, per_class, len(gold), words)
 
 
-def format_scores(scores: Scores, title: str | None = None) -> Table:
+def format_scores(scores: Scores) -> Table:
     """A table of the classes with the totals in the last row. Print it with ``rich``."""
     caption = f"{scores.sentences:,} sentences, {scores.words:,} words, accuracy {scores.accuracy:.1f}"
-    table = Table("class", title=title, caption=caption)
+    table = Table("class", caption=caption)
     for name in ("F1", "precision", "recall", "support"):
         table.add_column(name, justify="right")
     for label, row in scores.per_class.items():
@@ -81,14 +80,6 @@ def format_scores(scores: Scores, title: str | None = None) -> Table:
     return table
 
 
-def to_json(scores: Scores, **more: Any) -> str:
-    """The scores as a JSON object. Other fields, such as seconds or the model, may be added with ``more``."""
-    own = asdict(scores)
-    if taken := own.keys() & more.keys():
-        raise ValueError(f"scores have these names already: {', '.join(sorted(taken))}")
-    return json.dumps({**own, **more}, ensure_ascii=False, indent=2)
-
-
 def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
     """Count the right, predicted and gold chunks of each sentence, [sentences, 3]. Their sums give the micro-F1."""
     _check(gold, predicted)
@@ -99,8 +90,8 @@ def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
 def _check(gold: Tags, predicted: Tags) -> int:
     """Check that the two sides can be compared, and return the number of words."""
     if len(gold) != len(predicted):
-        problem = f"{len(gold)} gold sentences but {len(predicted)} predicted ones"
-        raise ZgulError(f"cannot score: {problem}; both must come from the same file")
+        counts = f"{len(gold)} gold sentences but {len(predicted)} predicted ones"
+        raise ZgulError(f"cannot score: {counts}; both must come from the same file")
     for number, (left, right) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(left) != len(right):
             problem = f"sentence {number} has {len(left)} gold tags but {len(right)} predicted ones"
