@@ -58,14 +58,11 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
-    """Open a file for atomic writing, compressed as its suffix says. ``-`` is standard output."""
-    if str(path) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
+    """Open a file for atomic writing, compressed as its suffix says."""
     path = Path(path)
+    if path.is_dir():
+        raise ZgulError(f"{path}: this is a folder; a file is needed here")
     try:
-        _refuse_folder(path)
         with atomic_write(path, "wb") as file, _compressor(file, path) as compressed:
             yield compressed
     except OSError as error:
@@ -81,19 +78,13 @@ def open_binary(path: Path | str) -> BinaryIO:
         return sys.stdin.buffer
     path = Path(path)
     try:
-        _refuse_folder(path)
         if path.suffix in _READERS:
             return io.BufferedReader(_READERS[path.suffix](path), buffer_size=1 << 16)
         return path.open("rb")
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        reason = "no such file" if missing else f"cannot be opened ({error.strerror or error})"
+        reasons = {FileNotFoundError: "no such file", IsADirectoryError: "this is a folder; a file is needed here"}
+        reason = reasons.get(type(error), f"cannot be opened ({error.strerror or error})")
         raise ZgulError(f"{path}: {reason}") from error
-
-
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir():
-        raise ZgulError(f"{path} is a folder; a file is needed here")
 
 
 def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[Any]:

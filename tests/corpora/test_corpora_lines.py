@@ -136,13 +136,10 @@ def test_open_streams() -> None:
     assert list(Lines(io.BytesIO(b"a\nb"))) == ["a", "b"]
 
 
-def test_standard_input_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    stdin, stdout = (io.TextIOWrapper(io.BytesIO(data)) for data in (b"a\nb\n", b""))
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"a\nb\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
-    monkeypatch.setattr(sys, "stdout", stdout)
-    with create_binary("-") as file:
-        file.writelines(f"{line}!\n".encode() for line in Lines("-"))
-    assert stdout.buffer.getvalue() == b"a!\nb!\n"  # type: ignore[attr-defined]
+    assert list(Lines("-")) == ["a", "b"]
     assert not stdin.closed and Lines("-").name == "standard input"
 
 

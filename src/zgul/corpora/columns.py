@@ -43,7 +43,7 @@ def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]
 
 
 def write(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write sentence by sentence, with ``_`` for the tag of untagged words. ``-`` is standard output."""
+    """Write sentence by sentence, with ``_`` for the tag of untagged words."""
     with create_binary(path) as file:
         for sentence in sentences:
             if sentence.words:
