@@ -132,8 +132,11 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         list(Lines(tmp_path / ("x" * 5000)))
 
 
-def test_open_streams() -> None:
+def test_open_streams_of_bytes_and_text() -> None:
     assert list(Lines(io.BytesIO(b"a\nb"))) == ["a", "b"]
+    assert list(Lines(io.StringIO("a\nb"))) == ["a", "b"]
+    with pytest.raises(ZgulError, match="not UTF-8"):
+        list(Lines(io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")))
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

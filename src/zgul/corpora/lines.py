@@ -10,12 +10,12 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, open_binary
 
-Source = Path | str | IO[bytes]  # a path, "-" for standard input, or a binary stream
+Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream opened as binary or text
 
 MAX_LINE = 1 << 24  # bytes
 MAX_BLOCK_LINES, MAX_BLOCK = 100_000, 1 << 24  # lines and characters between two blank lines
@@ -68,11 +68,11 @@ class Lines:
         """Tell the user about something that was repaired in the current line."""
         warnings.warn(f"{self.name}, line {self.number}: {repair}", ZgulWarning, stacklevel=3)
 
-    def _decoded(self, stream: IO[bytes]) -> Iterator[str]:
+    def _decoded(self, stream: IO[Any]) -> Iterator[str]:
         windows = False
         for raw in self._raw(stream):
             self.number += 1
-            line = self._decode(raw)
+            line: str = raw if isinstance(raw, str) else self._decode(raw)
             self.unfinished = line[-1] != "\n"
             if self.unfinished and len(raw) >= MAX_LINE:
                 raise self.error(_TOO_LONG)
@@ -88,10 +88,12 @@ class Lines:
                 self.warn("the byte-order mark at the start of the file was dropped")
             yield line
 
-    def _raw(self, stream: IO[bytes]) -> Iterator[bytes]:
+    def _raw(self, stream: IO[Any]) -> Iterator[Any]:
         try:
             while raw := stream.readline(MAX_LINE):
                 yield raw
+        except UnicodeDecodeError as error:  # a text stream decodes by itself
+            raise ZgulError(f"{self.name}, after line {self.number}: not UTF-8 ({error.reason})") from error
         except DAMAGED as error:
             raise damage(self.name, self.number, error) from error
 
