@@ -48,7 +48,7 @@ class Scores:
 
 def scores(gold: Tags, predicted: Tags) -> Scores:
     """Score predicted against gold tags, sentence by sentence. The numbers equal seqeval's."""
-    words = _check(gold, predicted)
+    words = check_aligned(gold, predicted)
     reference, guess = _chunks(gold), _chunks(predicted)
     right = _count_types(ours & theirs for ours, theirs in zip(guess, reference, strict=True))
     guessed, true = _count_types(guess), _count_types(reference)
@@ -82,12 +82,12 @@ def format_scores(scores: Scores) -> Table:
 
 def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
     """Count the right, predicted and gold chunks of each sentence, [sentences, 3]. Their sums give the micro-F1."""
-    _check(gold, predicted)
+    check_aligned(gold, predicted)
     pairs = zip(_chunks(gold), _chunks(predicted), strict=True)
     return np.array([(len(true & guessed), len(guessed), len(true)) for true, guessed in pairs])
 
 
-def _check(gold: Tags, predicted: Tags) -> int:
+def check_aligned(gold: Tags, predicted: Tags) -> int:
     """Check that the two sides can be compared, and return the number of words."""
     if len(gold) != len(predicted):
         counts = f"{len(gold)} gold sentences but {len(predicted)} predicted ones"
