@@ -293,7 +293,7 @@ REFUSED_TENSORS = {
     "no invertible": (without("invertible"), "It lacks invertible_adapters.en.F.0.weight"),
     "half an invertible": (
         without(".G.2."),
-        "lacks invertible_adapters.en.G.2.weight, invertible_adapters.en.G.2.b",
+        "lacks invertible_adapters.en.G.2.bias, invertible_adapters.en.G.2.w",
     ),
     "extra": (
         plus("bert.encoder.layer.0.output.adapters.en.gate.bias"),

@@ -266,21 +266,22 @@ def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> Language
     width = config.width or (1 if bias is None else max(1, bias.numel()))
     if config.is_task and not any(key.startswith(_BLOCK) for key in given):
         config.block_factor = None  # old task adapters name an invertible block that they never had
-    with torch.device("meta"):  # no memory is allocated before the shapes are checked
-        layers = [Bottleneck(width, config.size(i, width), config.activation, config.ln_before) for i in range(depth)]
-        block = Invertible(width, config.block_factor, config.activation) if config.block_factor else None
-        adapter = LanguageAdapter(config.name, layers, block)
-        shapes = {key: list(value.shape) for key, value in _parameters(adapter).items()}
-    if missing := [key for key in shapes if key not in given]:
-        raise ZgulError(f"{path} is incomplete. It lacks {_join(missing)}.")
-    for key, shape in shapes.items():
-        if list(given[key].shape) != shape:
-            raise ZgulError(f"{path}: {key} has the shape {list(given[key].shape)}. {CONFIG} asks for {shape}.")
-    if extra := sorted(given.keys() - shapes.keys()):
+    sizes = [config.size(i, width) for i in range(depth)]
+    # The widest matrices must be there before modules of their size are allocated.
+    matrices = {f"{stem}.adapter_up.weight": (width, size) for stem, size in zip(stems, sizes, strict=True)}
+    if config.block_factor:
+        half = width // 2
+        matrices[f"{_BLOCK}.{config.name}.F.0.weight"] = (max(1, int(half // config.block_factor)), half)
+    _check_shapes(matrices, given, path)
+    layers = [Bottleneck(width, size, config.activation, config.ln_before) for size in sizes]
+    block = Invertible(width, config.block_factor, config.activation) if config.block_factor else None
+    adapter = LanguageAdapter(config.name, layers, block)
+    parameters = _parameters(adapter)
+    _check_shapes({key: tuple(value.shape) for key, value in parameters.items()}, given, path)
+    if extra := sorted(given.keys() - parameters.keys()):
         raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not account for.")
-    nn.ModuleList([*layers, *([block] if block else [])]).to_empty(device="cpu")
     with torch.no_grad():
-        for key, parameter in _parameters(adapter).items():
+        for key, parameter in parameters.items():
             parameter.copy_(given[key])
         for stem, layer in zip(stems, layers, strict=True):
             if config.ln_before:  # D (g * n + b) + c = (D diag g) n + (D b + c)
@@ -302,6 +303,14 @@ def _parameters(adapter: LanguageAdapter) -> dict[str, Tensor]:
         for part, name in _BLOCK_PARTS.items():
             modules[f"{_BLOCK}.{adapter.language}.{part}"] = getattr(adapter.invertible, name)
     return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.named_parameters()}
+
+
+def _check_shapes(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Tensor], path: Path) -> None:
+    if missing := sorted(wanted.keys() - given.keys()):
+        raise ZgulError(f"{path} is incomplete. It lacks {_join(missing)}.")
+    for key, shape in wanted.items():
+        if given[key].shape != shape:
+            raise ZgulError(f"{path}: {key} has the shape {list(given[key].shape)}. {CONFIG} asks for {list(shape)}.")
 
 
 def _join(names: list[str]) -> str:
