@@ -112,11 +112,11 @@ def dominant_script(words: Counter[str]) -> str:
     """The script of most letters, as Unicode names it; "none" for a text without letters."""
     letters: Counter[str] = Counter()
     for word, count in words.items():
-        for letter in filter(str.isalpha, word):
+        for letter in word:
             letters[letter] += count
     scripts: Counter[str] = Counter()
-    for letter, count in letters.items():
-        scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += count
+    for letter in filter(str.isalpha, letters):
+        scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += letters[letter]
     return max(scripts, key=lambda script: (scripts[script], script), default="none")
 
 
