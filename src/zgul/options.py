@@ -22,7 +22,7 @@ from typing import Any, Self
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
+from zgul.files import create_binary, open_binary
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
 _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
@@ -106,21 +106,15 @@ class Options:
 
     def save(self, path: Path) -> None:
         """Write the options as a YAML file."""
-        try:
-            with atomic_write(path) as file:
-                yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True)
-        except OSError as error:
-            raise ZgulError(f"{path} cannot be written ({error.strerror or error}). Choose another folder.") from error
+        with create_binary(path) as file:
+            yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that maps option names to values."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
-    except FileNotFoundError:
-        raise ZgulError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ZgulError(f"{path} cannot be read ({error.strerror}). It must be a YAML file with options.") from error
+        with open_binary(path) as file:
+            values = yaml.load(file, Loader=_PlainLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ZgulError(f"{path} is not valid YAML: {reason}") from error
