@@ -31,7 +31,7 @@ EVERY = 100  # sentences
 
 def sentences(data: Path) -> list[Sentence]:
     try:
-        return [s for line in corpora.load_text(data, "fo") for s in segment.sentences(line) if s.words]
+        return [s for line in corpora.DataFolder(data).text_lines("fo") for s in segment.sentences(line) if s.words]
     except ZgulError:
         return corpora.load(data, "pos", "fo", "test")
 

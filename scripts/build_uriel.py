@@ -10,7 +10,7 @@ Four wheels are read, none is needed at run time:
 - language_data 1.4.0 (MIT): IANA's registry of codes and English names; CLDR's scripts and regions
 - babel 2.18.0 (BSD): CLDR's English names, own names, likely script and territory
 
-What is in the table is described in src/zgul/languages/table.py, which reads it.
+What is in the table is described in src/zgul/languages/language.py, which reads it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from zgul import encoders
 from zgul.adapters.bank import Bank, LanguageAdapter
 from zgul.adapters.mlm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack, specialise, train_masked_lm
 from zgul.adapters.storage import load_adapters, save_adapters
-from zgul.corpora import load_text
+from zgul.corpora import DataFolder
 from zgul.corpora.encode import PieceEncoder
 from zgul.encoders import Encoder
 from zgul.languages import SOURCES
@@ -36,7 +36,7 @@ def sampled(folder: Path, language: str, words: int) -> list[str]:
     """Lines taken evenly from each file of a language, about this many words of a file."""
     kept: list[str] = []
     for kind in sorted({path.name.split(".")[1] for path in (folder / "text").glob(f"{language}.*")}):
-        lines = list(load_text(folder, language, (kind,)))
+        lines = list(DataFolder(folder).text_lines(language, (kind,)))
         step = max(1.0, sum(line.count(" ") + 1 for line in lines) / words)
         kept += [line for index, line in enumerate(lines) if (index + 1) // step > index // step]
     return kept

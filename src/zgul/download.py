@@ -4,13 +4,11 @@ The data go to ``NAME.part``. The file gets its name when it is complete and its
 download continues where it stopped, also in a later run, if the server supports that (``Range`` with ``If-Range``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, InvalidURL
 from pathlib import Path
@@ -28,7 +26,6 @@ from zgul.options import Options, option
 
 ALLOW_HTTP = "ZGUL_ALLOW_HTTP"  # environment variable: "1" allows addresses without encryption
 MAX_BYTES = 200_000_000
-_CHUNK = 1 << 16
 _TRY_AGAIN = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _ALGORITHMS = {40: "sha1", 64: "sha256"}  # by the length of the checksum
 
@@ -44,6 +41,9 @@ class DownloadOptions(Options):
     allow_http: bool = option(False, f"Accept addresses without encryption, as {ALLOW_HTTP}=1 does.")
 
 
+_DEFAULTS = DownloadOptions()
+
+
 class NotFoundError(ZgulError):
     """The server has no such file."""
 
@@ -57,22 +57,16 @@ class _Interrupted(Exception):
 
 
 def download(
-    url: str,
-    target: Path,
-    *,
-    checksum: str | None = None,
-    max_bytes: int = MAX_BYTES,
-    options: DownloadOptions = DownloadOptions(),
+    url: str, target: Path, *, checksum: str = "", max_bytes: int = MAX_BYTES, options: DownloadOptions = _DEFAULTS
 ) -> None:
-    """Download ``url`` to ``target``. ``checksum`` is a SHA-256 or SHA-1 in hexadecimal."""
+    """Download ``url`` to ``target``. ``checksum`` is a SHA-256 or SHA-1 in hexadecimal, if it is known."""
     _check_url(url, options)
-    if checksum is not None and len(checksum) not in _ALGORITHMS:
+    if checksum and len(checksum) not in _ALGORITHMS:
         raise ZgulError(f"{url}: the checksum {checksum!r} is neither a SHA-256 nor a SHA-1.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _progress_bar(target.name) as show:
-            transfer = _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options, show)
-            transfer.run(checksum.lower() if checksum else None)
+        transfer = _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options)
+        transfer.run(checksum.lower())
     except OSError as error:
         reason = error.strerror or error
         raise ZgulError(f"{target} cannot be written ({reason}). Free some space or choose another folder.") from error
@@ -81,16 +75,13 @@ def download(
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Create a folder, and let processes that download into it at the same time take turns."""
-    lock = FileLock(folder / ".lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        lock = FileLock(folder / ".lock").acquire()
     except OSError as error:
         raise ZgulError(f"{folder} cannot be written ({error.strerror}). Choose another folder.") from error
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
@@ -108,25 +99,15 @@ def _check_url(url: str, options: DownloadOptions) -> None:
         raise ZgulError(f"{url} {reason}. Use https, or allow http with {ALLOW_HTTP}=1.")
 
 
+@dataclass
 class _Redirects(HTTPRedirectHandler):
     """Follows redirects, but only to addresses that could have been asked for directly."""
 
-    def __init__(self, options: DownloadOptions) -> None:
-        self.options = options
+    options: DownloadOptions
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
         _check_url(newurl, self.options)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-@contextlib.contextmanager
-def _progress_bar(name: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function that shows bytes received and bytes in all, on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(name, total=None)
-        yield lambda received, total: progress.update(bar, completed=received, total=total)
 
 
 class _Transfer:
@@ -135,20 +116,18 @@ class _Transfer:
     A part can only be continued with its validator, which tells the server which version of the file it belongs to.
     """
 
-    def __init__(
-        self, url: str, target: Path, max_bytes: int, options: DownloadOptions, show: Callable[[int, int | None], None]
-    ) -> None:
-        self.url, self.target, self.max_bytes, self.options, self.show = url, target, max_bytes, options, show
+    def __init__(self, url: str, target: Path, max_bytes: int, options: DownloadOptions) -> None:
+        self.url, self.target, self.max_bytes, self.options = url, target, max_bytes, options
         self.part = target.with_name(f"{target.name}.part")
         self.validator = target.with_name(f"{target.name}.part.validator")
 
-    def run(self, checksum: str | None) -> None:
+    def run(self, checksum: str) -> None:
         """Try until the file is complete and correct, or until several attempts in a row bring nothing new."""
         failures, furthest = 0, 0
         while True:
             try:
                 continued = self._attempt()
-                digest = checksum and file_digest(self.part, _ALGORITHMS[len(checksum)])
+                digest = file_digest(self.part, _ALGORITHMS[len(checksum)]) if checksum else ""
                 if digest == checksum:
                     self.part.replace(self.target)
                     return self._discard()
@@ -206,21 +185,21 @@ class _Transfer:
             self._discard()
             raise _Interrupted("the server did not continue where it was asked to")
         total = None if response.length is None else received + response.length
-        self._check_size(total or 0)
-        with self.part.open("ab") as file:
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        with shown as progress, self.part.open("ab") as file:
+            bar = progress.add_task(self.target.name, total=total)
             for chunk in _chunks(response):
                 received += len(chunk)
-                self._check_size(received)
+                if max(received, total or 0) > self.max_bytes:
+                    advice = "If that is right, allow more with max_size (--max-size)"
+                    raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes. {advice}.")
                 file.write(chunk)
-                self.show(received, total)
+                progress.update(bar, completed=received)
         if total is not None and received != total:
             raise _Interrupted(f"the connection broke off at {received:,} of {total:,} bytes")
         return continued
-
-    def _check_size(self, size: int) -> None:
-        if size > self.max_bytes:
-            advice = "If that is right, allow more with max_size (--max-size)"
-            raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes. {advice}.")
 
     def _discard(self) -> None:
         self.part.unlink(missing_ok=True)
@@ -229,7 +208,7 @@ class _Transfer:
 
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
     try:
-        while chunk := response.read(_CHUNK):
+        while chunk := response.read(1 << 16):
             yield chunk
     except (OSError, HTTPException) as error:
         raise _Interrupted(f"the connection broke off ({error or type(error).__name__})") from error

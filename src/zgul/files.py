@@ -1,7 +1,5 @@
 """Files: where the cache and the shipped weights are, atomic writes, and streams that may be compressed."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import glob
@@ -24,17 +22,13 @@ STALE = 3600  # seconds after which the temporary file of a killed process is re
 
 def cache_dir() -> Path:
     """Return the folder for converted and downloaded files: ``ZGUL_CACHE``, else the user's cache folder."""
-    chosen = os.environ.get("ZGUL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "zgul"
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "zgul")
+    return Path(os.environ.get("ZGUL_CACHE") or default).expanduser()
 
 
 def shipped_folder() -> Path:
     """Return the folder of the weights that come with the package, or the folder that ``ZGUL_TAGGERS`` names."""
-    chosen = os.environ.get("ZGUL_TAGGERS")
-    return Path(chosen).expanduser() if chosen else Path(__file__).parent / "shipped"
+    return Path(os.environ.get("ZGUL_TAGGERS") or Path(__file__).parent / "shipped").expanduser()
 
 
 @contextlib.contextmanager
@@ -46,7 +40,10 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(path)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
+        with contextlib.suppress(OSError):  # another process may have removed it
+            if left.stat().st_mtime < time.time() - STALE:
+                left.unlink()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -59,41 +56,17 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
         raise
 
 
-def _remove_stale(path: Path) -> None:
-    oldest = time.time() - STALE
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
-        with contextlib.suppress(OSError):  # another process may have removed it
-            if left.stat().st_mtime < oldest:
-                left.unlink()
-
-
 @contextlib.contextmanager
 def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
-    """Open a file for atomic writing, compressed as its suffix says. ``-`` is standard output."""
-    if str(path) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
+    """Open a file for atomic writing, compressed as its suffix says."""
     path = Path(path)
     if path.is_dir():
-        raise ZgulError(f"{path} is a folder; a file is needed here")
+        raise ZgulError(f"{path}: this is a folder; a file is needed here")
     try:
         with atomic_write(path, "wb") as file, _compressor(file, path) as compressed:
             yield compressed
     except OSError as error:
         raise ZgulError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[Any]:
-    if path.suffix == ".xz":
-        return lzma.LZMAFile(file, "wb")
-    if path.suffix == ".gz":  # without a date, so that the same text gives the same bytes
-        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-    if path.suffix == ".bz2":
-        return bz2.BZ2File(file, "wb")
-    if path.suffix == ".zst":
-        return _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False)  # type: ignore[no-any-return]
-    return contextlib.nullcontext(file)
 
 
 def open_binary(path: Path | str) -> BinaryIO:
@@ -108,12 +81,20 @@ def open_binary(path: Path | str) -> BinaryIO:
         if path.suffix in _READERS:
             return io.BufferedReader(_READERS[path.suffix](path), buffer_size=1 << 16)
         return path.open("rb")
-    except FileNotFoundError as error:
-        raise ZgulError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise ZgulError(f"{path} is a folder; a file is needed here") from error
     except OSError as error:
-        raise ZgulError(f"{path}: cannot be opened ({error.strerror or error})") from error
+        reasons = {FileNotFoundError: "no such file", IsADirectoryError: "this is a folder; a file is needed here"}
+        reason = reasons.get(type(error), f"cannot be opened ({error.strerror or error})")
+        raise ZgulError(f"{path}: {reason}") from error
+
+
+def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[Any]:
+    if path.suffix in (".xz", ".bz2"):
+        return _READERS[path.suffix](file, "wb")  # type: ignore[no-any-return]
+    if path.suffix == ".gz":  # without a date, so that the same text gives the same bytes
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+    if path.suffix == ".zst":
+        return _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False)  # type: ignore[no-any-return]
+    return contextlib.nullcontext(file)
 
 
 class _ZstdReader(io.RawIOBase):
@@ -122,18 +103,14 @@ class _ZstdReader(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         library = _zstandard(path)
         self._file = path.open("rb")
-        self._parts = self._unpack(library)
+        self._parts = filter(None, self._unpack(library))
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            part = next(self._parts, None)
-            if part is None:
-                return 0
-            self._ready = memoryview(part)
+        self._ready = self._ready or memoryview(next(self._parts, b""))
         count = min(len(buffer), len(self._ready))
         buffer[:count] = self._ready[:count]
         self._ready = self._ready[count:]
@@ -158,12 +135,7 @@ class _ZstdReader(io.RawIOBase):
         super().close()
 
 
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".xz": lzma.open,
-    ".gz": gzip.open,
-    ".zst": _ZstdReader,
-    ".bz2": bz2.open,
-}
+_READERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".zst": _ZstdReader, ".bz2": bz2.open}
 PACKINGS = tuple(_READERS)
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 

@@ -9,21 +9,23 @@ An option is declared once. The command line, YAML files, the checks and the doc
     NoiseConfig.from_dict({"sentences": "0.5"})
 """
 
-from __future__ import annotations
-
+import contextlib
 import difflib
+import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
+from zgul.files import create_binary, open_binary
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
+_LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,10 @@ class Declared:
     """What `option` says about a field, beside its name and default."""
 
     help: str
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-    panel: str = ""  # heading on the help page
-    metavar: str = ""
+    choices: tuple[str, ...]
+    panel: str  # heading on the help page
+    metavar: str
+    limits: dict[str, float]  # by their names in _LIMITS
 
     def check(self, name: str, value: Any) -> None:
         """Raise if the value is not allowed."""
@@ -45,25 +44,18 @@ class Declared:
             raise ZgulError(f"{name} is one of {', '.join(self.choices)}, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
-        fits = (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
-        if not math.isfinite(value) or not fits:
-            raise ZgulError(f"{name} must be {self.allowed()}, not {value}")
-
-    def allowed(self) -> str:
-        """The limits in words."""
-        limits = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return " and ".join(f"{words} {limit}" for words, limit in limits.items() if limit is not None) or "finite"
+        limits = [(*_LIMITS[key], limit) for key, limit in self.limits.items()]
+        if not math.isfinite(value) or not all(fits(value, limit) for _, fits, limit in limits):
+            allowed = " and ".join(f"{words} {limit}" for words, _, limit in limits) or "finite"
+            raise ZgulError(f"{name} must be {allowed}, not {value}")
 
 
-def option(default: Any, help: str, **limits: Any) -> Any:
-    """Declare a field of an `Options` class. ``limits`` are the fields of `Declared`."""
-    declared = {"declared": Declared(help, **limits)}
-    if is_dataclass(default):
+def option(
+    default: Any, help: str, *, choices: tuple[str, ...] = (), panel: str = "", metavar: str = "", **limits: float
+) -> Any:
+    """Declare a field of an `Options` class. ``limits`` are ``least``, ``above``, ``most`` and ``below``."""
+    declared = {"declared": Declared(help, choices, panel, metavar, limits)}
+    if isinstance(default, Options):
         return field(default_factory=type(default), metadata=declared)
     return field(default=default, metadata=declared)
 
@@ -73,12 +65,8 @@ class Options:
     """Base of all option groups. A group may contain other groups."""
 
     def __post_init__(self) -> None:
-        self.check()
-
-    def check(self, prefix: str = "") -> None:
-        """Raise `ZgulError` for the first value outside its limits."""
         for name, declared, _ in self.declared():
-            declared.check(prefix + name, getattr(self, name))
+            declared.check(name, getattr(self, name))
 
     @classmethod
     def declared(cls) -> Iterator[tuple[str, Declared, Any]]:
@@ -89,7 +77,7 @@ class Options:
                 yield item.name, item.metadata["declared"], defaults[item.name]
 
     @classmethod
-    def option_groups(cls) -> dict[str, type[Options]]:
+    def option_groups(cls) -> dict[str, type["Options"]]:
         """The option groups inside this one, by the name of their field."""
         return {name: type(value) for name, value in _defaults(cls).items() if isinstance(value, Options)}
 
@@ -100,48 +88,33 @@ class Options:
         Unknown names raise an error that suggests the nearest known one. Text is converted to the option's type.
         """
         defaults = _defaults(cls)
-        declared = {name: about for name, about, _ in cls.declared()}
-        chosen: dict[str, Any] = {}
-        for name, value in values.items():
+        for name in values:
             if name not in defaults:
-                raise _unknown(prefix + str(name), [prefix + known for known in defaults])
-            default = defaults[name]
-            if isinstance(default, Options):
-                if isinstance(value, Options):
-                    chosen[name] = value
-                elif isinstance(value, Mapping):
-                    chosen[name] = type(default).from_dict(value, f"{prefix}{name}.")
-                else:
-                    first = next(iter(type(default).declared()))[0]
-                    raise ZgulError(f"{prefix}{name} is a group of options, such as {prefix}{name}.{first}")
-            else:
-                chosen[name] = _convert(default, value, prefix + name)
-                declared[name].check(prefix + name, chosen[name])
+                known = [prefix + other for other in defaults]
+                close = difflib.get_close_matches(f"{prefix}{name}", known, n=1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(known)}."
+                raise ZgulError(f"There is no option '{prefix}{name}'. {hint}")
+        chosen = {name: _convert(defaults[name], value, prefix + name) for name, value in values.items()}
+        for name, declared, _ in cls.declared():
+            declared.check(prefix + name, chosen.get(name, defaults[name]))
         return cls(**chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back and JSON and YAML can hold."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # tuples become lists
         return plain
 
     def save(self, path: Path) -> None:
         """Write the options as a YAML file."""
-        try:
-            with atomic_write(path) as file:
-                yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True)
-        except OSError as error:
-            raise ZgulError(f"{path} cannot be written ({error.strerror or error}). Choose another folder.") from error
+        with create_binary(path) as file:
+            yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that maps option names to values."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = yaml.load(text, Loader=_PlainLoader)
-    except FileNotFoundError:
-        raise ZgulError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ZgulError(f"{path} cannot be read ({error.strerror}). It must be a YAML file with options.") from error
+        with open_binary(path) as file:
+            values = yaml.load(file, Loader=_PlainLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ZgulError(f"{path} is not valid YAML: {reason}") from error
@@ -165,46 +138,23 @@ def _defaults(cls: type[Options]) -> dict[str, Any]:
     }
 
 
-def _unknown(name: str, known: list[str]) -> ZgulError:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(known)}."
-    return ZgulError(f"There is no option {name!r}. {hint}")
-
-
 def _convert(default: Any, value: Any, name: str) -> Any:
     """The value in the type of the option's default. YAML reads 1e-4 as text, and lists may be written with commas."""
     kind = type(default)
-    if kind is tuple:
-        if isinstance(value, str):
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        if isinstance(value, list | tuple):
-            return tuple(_element(default, item, name) for item in value)
-    elif kind in (int, float):
-        return _number(kind, value, name)
-    elif isinstance(value, kind):
+    if isinstance(default, Options):
+        if isinstance(value, Mapping):
+            return default.from_dict(value, f"{name}.")
+        if not isinstance(value, Options):
+            raise ZgulError(f"{name} is a group of options, such as {name}.{next(default.declared())[0]}")
         return value
+    if kind is tuple and isinstance(value, str | list | tuple):
+        items = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        return tuple(_convert(default[0], item, name) if default else str(item) for item in items)
+    if type(value) is kind:
+        return value
+    if kind in (int, float) and isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = kind(value)
+            if isinstance(value, str) or number == value:  # 1.5 is not a whole number
+                return number
     raise ZgulError(f"{name} must be {_KINDS[kind]}, not {value!r}")
-
-
-def _element(default: tuple[Any, ...], value: Any, name: str) -> Any:
-    """An element of a list option, in the type of the default's elements; text if the default is empty."""
-    if isinstance(value, list | tuple):
-        return tuple(value)
-    kind = type(default[0]) if default else str
-    return _number(kind, value, name) if kind in (int, float) else str(value)
-
-
-def _number(kind: type[int] | type[float], value: Any, name: str) -> int | float:
-    whole = not isinstance(value, float) or value.is_integer()
-    if not isinstance(value, bool) and isinstance(value, int | float | str) and (kind is float or whole):
-        try:
-            return kind(value)
-        except (ValueError, OverflowError):
-            pass
-    raise ZgulError(f"{name} must be {_KINDS[kind]}, not {value!r}")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from zgul.cli import app
 from zgul.corpora import catalogue
+from zgul.corpora.tags import UPOS
 from zgul.errors import ZgulError
-
 
 
 def zgul(*arguments: object, env: dict[str, str] | None = None) -> str:
@@ -142,6 +142,13 @@ def test_stats_fits_100_columns(tmp_path):
     output = zgul("stats", tmp_path)
     assert max(map(len, output.splitlines())) <= 100
     assert "Faroese" in output and "my_own" in output and "61.7" in output
+
+
+def test_stats_names_the_few_tags_that_a_file_lacks(tmp_path):
+    path = tmp_path / "pos" / "fo" / "test.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"x\t{tag}\n" for tag in UPOS if tag not in ("SYM", "ADJ")) + "\n", "utf-8")
+    assert "15, no ADJ SYM" in zgul("stats", tmp_path)
 
 
 @pytest.mark.parametrize("command", ["list", "fetch", "stats"])

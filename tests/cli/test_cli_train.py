@@ -135,7 +135,7 @@ def test_nine_bits_give_a_tagger_as_small_as_shipped_ones(place, tmp_path):
         (["--set", "epochs=-1"], "epochs must be at least 0"),
         (["--lr", "nan"], "lr must be at least 0"),
         (["--bits", "8"], "saved in 32, 16, 9 bits a number, not in 8"),
-        (["--config", "."], "It must be a YAML file with options"),
+        (["--config", "."], "this is a folder; a file is needed here"),
         (["--sources", "en,xxyyzz"], "xxyyzz"),
     ],
 )

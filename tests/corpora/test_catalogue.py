@@ -18,7 +18,6 @@ def test_names_are_unique_and_every_entry_is_complete():
         assert dataset.licence and dataset.release
         assert dataset.homepage.startswith("https://")
         assert dataset.files or dataset.note
-        assert dataset.reader in ("conllu", "columns", "wikiann")
         for file in dataset.files:
             assert re.fullmatch(r"[\w./-]+", file.path)
             assert ".." not in file.path

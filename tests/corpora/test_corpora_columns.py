@@ -3,12 +3,13 @@
 import io
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import Sentence, columns, wikiann
+from zgul.corpora import Sentence, columns
 from zgul.corpora import lines as lines_module
 from zgul.corpora.tags import UPOS, check_tags, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
@@ -16,6 +17,13 @@ from zgul.errors import ZgulError, ZgulWarning
 
 def read(text: str | bytes, task: str | None = "ner") -> list[Sentence]:
     return list(columns.read(io.BytesIO(text.encode() if isinstance(text, str) else text), task))
+
+
+def written(sentences: list[Sentence]) -> io.BytesIO:
+    """The file of these sentences."""
+    with TemporaryDirectory() as folder:
+        columns.write(Path(folder, "out.tsv"), sentences)
+        return io.BytesIO(Path(folder, "out.tsv").read_bytes())
 
 
 def test_conll_2003_with_document_starts() -> None:
@@ -92,8 +100,8 @@ def test_a_file_without_blank_lines_does_not_fill_the_memory(monkeypatch: pytest
 
 
 def test_unwritable_words(tmp_path: Path) -> None:
-    for word in ("a\tb", "-DOCSTART-", ""):
-        with pytest.raises(ZgulError):
+    for word in ("a\tb", "-DOCSTART-", "", "half \ud800"):
+        with pytest.raises(ZgulError, match=r"cannot be written"):
             columns.write(tmp_path / "out.tsv", [Sentence(["fine"], ["O"]), Sentence([word], ["O"])])
     assert list(tmp_path.iterdir()) == []
 
@@ -114,10 +122,7 @@ tagged = st.lists(st.tuples(printable, entities), min_size=1)
 @given(st.lists(tagged))
 def test_round_trip(rows: list[list[tuple[str, str]]]) -> None:
     sentences = [Sentence([word for word, _ in row], to_iob2([tag for _, tag in row])) for row in rows]
-    stream = io.BytesIO()
-    assert columns.write(stream, sentences) == len(sentences)
-    stream.seek(0)
-    assert list(columns.read(stream)) == sentences
+    assert list(columns.read(written(sentences))) == sentences
 
 
 @given(st.lists(tagged))
@@ -125,18 +130,12 @@ def test_wikiann_takes_the_language_off_every_word(rows: list[list[tuple[str, st
     tags = [to_iob2([tag for _, tag in row]) for row in rows]
     sentences = [Sentence([word for word, _ in row], tags, "be-x-old") for row, tags in zip(rows, tags, strict=True)]
     prefixed = [Sentence([f"be-x-old:{word}" for word in sentence.words], sentence.tags) for sentence in sentences]
-    stream = io.BytesIO()
-    columns.write(stream, prefixed)
-    stream.seek(0)
-    assert list(wikiann.read(stream)) == sentences
+    assert list(columns.read_wikiann(written(prefixed))) == sentences
 
 
 @given(st.lists(printable, min_size=1))
 def test_untagged_round_trip(words: list[str]) -> None:
-    stream = io.BytesIO()
-    columns.write(stream, [Sentence(words)])
-    stream.seek(0)
-    assert list(columns.read(stream, task=None)) == [Sentence(words)]
+    assert list(columns.read(written([Sentence(words)]), task=None)) == [Sentence(words)]
 
 
 lines = st.lists(st.sampled_from([b"a\tO", b"en:a O", b"\n", b"\r\n", b"\xff", b"\t", b" ", b"B-PER", b"\xef\xbb\xbf"]))
@@ -144,11 +143,11 @@ lines = st.lists(st.sampled_from([b"a\tO", b"en:a O", b"\n", b"\r\n", b"\xff", b
 
 @given(st.one_of(st.binary(), lines.map(b"\n".join), lines.map(b"".join)), st.sampled_from(["pos", "ner", None]))
 def test_any_bytes_give_sentences_or_a_clear_error(data: bytes, task: str | None) -> None:
-    for module in (columns, wikiann):
+    for reader in (columns.read, columns.read_wikiann):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZgulWarning)
             try:
-                for sentence in module.read(io.BytesIO(data), task):
+                for sentence in reader(io.BytesIO(data), task):
                     assert all(sentence.words)
             except ZgulError:
                 pass
@@ -156,7 +155,7 @@ def test_any_bytes_give_sentences_or_a_clear_error(data: bytes, task: str | None
 
 def test_wikiann_takes_the_language_from_the_tokens() -> None:
     text = "en:R.H.\tB-ORG\nen:12:30\tO\n\nen:the\tO\nfo:Føroyar\tB-LOC\n\n"
-    assert list(wikiann.read(io.StringIO(text))) == [
+    assert list(columns.read_wikiann(io.BytesIO(text.encode()))) == [
         Sentence(["R.H.", "12:30"], ["B-ORG", "O"], "en"),
         Sentence(["the", "Føroyar"], ["O", "B-LOC"], "en", ["en", "fo"]),
     ]
@@ -165,4 +164,4 @@ def test_wikiann_takes_the_language_from_the_tokens() -> None:
 @pytest.mark.parametrize("token", ["word", "en:", ":word", "e n:x"])
 def test_wikiann_refuses_other_forms(token: str) -> None:
     with pytest.raises(ZgulError, match=r"line 3: .* is not of the form lang:token"):
-        list(wikiann.read(io.StringIO(f"en:a\tO\n\n{token}\tO\n")))
+        list(columns.read_wikiann(io.BytesIO(f"en:a\tO\n\n{token}\tO\n".encode())))

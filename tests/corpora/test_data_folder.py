@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zgul.corpora import DataFolder, Sentence, load, load_text, read_labelled, source_split
+from zgul.corpora import DataFolder, Sentence, load, read_labelled, source_split
 from zgul.errors import ZgulError, ZgulWarning
 
 
@@ -42,7 +42,7 @@ def test_load_finds_each_format(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "lang", "split", "message"),
     [
-        ("pos", "fo", "train", "pos/fo has the splits: dev test"),
+        ("pos", "fo", "train", "fo has the splits: dev test"),
         ("pos", "xx", "test", "pos has the languages: fo"),
         ("chunks", "fo", "test", "choose pos or ner"),
     ],
@@ -53,10 +53,10 @@ def test_load_says_what_is_there(folder: Path, task: str, lang: str, split: str,
 
 
 def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match=r"expected there: fo/SPLIT\.tsv"):
+    with pytest.raises(ZgulError, match=r"no labelled data such as pos/fo/test\.tsv"):
         load(tmp_path, "pos", "fo", "test")
     with pytest.raises(ZgulError, match="there is text for: nothing"):
-        load_text(tmp_path, "fo")
+        DataFolder(tmp_path).text_lines("fo")
 
 
 def test_two_files_for_one_split_are_announced(folder: Path) -> None:
@@ -66,10 +66,10 @@ def test_two_files_for_one_split_are_announced(folder: Path) -> None:
 
 
 def test_load_text(folder: Path) -> None:
-    assert list(load_text(folder, "fo")) == ["eitt", "tvey", "trý"]
-    assert list(load_text(folder, "fo", kinds=["research"])) == ["trý"]
+    assert list(DataFolder(folder).text_lines("fo")) == ["eitt", "tvey", "trý"]
+    assert list(DataFolder(folder).text_lines("fo", kinds=["research"])) == ["trý"]
     with pytest.raises(ZgulError, match="there is text for: fo"):
-        load_text(folder, "de")
+        DataFolder(folder).text_lines("de")
 
 
 def test_the_real_folder_has_the_sentences_its_table_counts(shared_data: Path) -> None:

@@ -37,7 +37,6 @@ def dataset(name: str, *paths: str, split: str = "train", language: str = "en", 
         "task": "pos",
         "role": "source",
         "groups": ("germanic",),
-        "reader": "conllu",
         "release": "r2.5",
         "licence": "CC0",
         "host": "http://127.0.0.1:9",
@@ -133,7 +132,7 @@ def test_a_checksum_of_the_catalogue_is_binding(server, tmp_path, listed):
         (b"\xff\xfe\x00garbage", "line 1"),
         (b"<!DOCTYPE html>\n<p>rate limited", "line 1"),
         (conllu("fine") + b"1\ttoo\tfew\n\n", "line 4"),
-        (conllu("untagged", tag="_"), "no pos tags"),
+        (conllu("untagged", tag="_"), "no POS tags"),
     ],
 )
 def test_garbage_without_a_checksum_is_not_trusted(server, tmp_path, listed, body, complaint):

@@ -36,7 +36,7 @@ was so far like the present period, that some of its noisiest authorities insist
 
 
 def read(text: str, form: str = "sentences", language: str | None = None) -> list:  # type: ignore[type-arg]
-    return list(plain_text.read(io.StringIO(text), form, language))
+    return list(plain_text.read(io.BytesIO(text.encode()), form, language))
 
 
 def test_a_sentence_a_line() -> None:
@@ -59,7 +59,7 @@ def test_running_text() -> None:
 
 def test_unknown_form() -> None:
     with pytest.raises(ZgulError, match="choose one of auto, raw, sentences, words"):
-        plain_text.read(io.StringIO(""), form="lines")
+        read("", "lines")
 
 
 @pytest.mark.parametrize("form", ["raw", "sentences", "words"])
@@ -123,8 +123,8 @@ def test_little_is_read_before_the_first_sentence() -> None:
         name = "endless"
         source = lines()
 
-        def readline(self, limit: int) -> str:
-            return next(self.source) + "\n"
+        def readline(self, limit: int) -> bytes:
+            return f"{next(self.source)}\n".encode()
 
     assert next(plain_text.read(Stream(), "auto")).words == ["A", "long", "line", "."]  # type: ignore[arg-type]
     assert taken < 20

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.languages import closest_relative, feature_names, feature_source, features
-from zgul.languages import table as languages_table
+from zgul.languages import feature_names, feature_source, features
+from zgul.languages.language import load_table
+from zgul.languages.relatedness import closest_relative
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ def test_closest_relative(code: str, relative: str) -> None:
 
 def test_closest_relative_is_nearest_by_tree() -> None:
     """Against a plain search over all lineages, for every language that lacks features and has a family."""
-    table = languages_table.load()
+    table = load_table()
     lacking = [row for row in np.flatnonzero(~table.has_features) if table.family[row] >= 0]
     assert len(lacking) > 20
     lineages = {row: set(table.lineage(row)) for row in np.flatnonzero(table.has_features)}
@@ -93,7 +94,7 @@ def test_without_any_relative_it_says_so() -> None:
 
 @pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
 def test_every_language_has_features_of_its_own_or_of_a_relative() -> None:
-    table = languages_table.load()
+    table = load_table()
     for row in np.flatnonzero(~table.has_features):
         assert features(table.iso3[row]).any()
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS, Language, find
-from zgul.languages import table as languages_table
+from zgul.languages.language import load_table
 
-TABLE = languages_table.load()
+TABLE = load_table()
 ROWS = st.integers(0, len(TABLE.iso3) - 1)
 
 

@@ -14,13 +14,13 @@ from zgul.languages import (
     explain_group,
     find,
     most_related,
-    shared_ancestors,
     similarity,
 )
-from zgul.languages import table as languages_table
+from zgul.languages.language import load_table
+from zgul.languages.relatedness import shared_ancestors
 
 pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
-TABLE = languages_table.load()
+TABLE = load_table()
 WITH_FEATURES = st.sampled_from([TABLE.iso3[row] for row in np.flatnonzero(TABLE.has_features)])
 
 PAPER = {

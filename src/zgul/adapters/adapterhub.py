@@ -6,8 +6,6 @@ placement) and, optionally, a NICE block after the embeddings. Other adapters ar
 them wrongly. The files may come from anybody, so sizes are compared with the file before memory is allocated.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import pickle
@@ -30,22 +28,11 @@ from zgul.errors import ZgulError
 from zgul.files import atomic_write
 from zgul.json_files import read_json, write_json
 
-# What an option of the configuration must be, and what `adapters` assumes where the option is absent.
-_PFEIFFER: dict[str, tuple[object, object]] = {
-    "output_adapter": (True, None),
-    "mh_adapter": (False, None),
-    "cross_adapter": (False, False),
-    "original_ln_before": (True, False),
-    "original_ln_after": (True, True),
-    "ln_after": (False, False),
-    "residual_before_ln": (True, True),
-    "is_parallel": (False, False),
-    "use_gating": (False, False),
-    "phm_layer": (False, False),
-    "scaling": (1.0, 1.0),
-    "leave_out": ([], []),
-    "architecture": (None, None),
-}
+# What the options of the configuration must be. `adapters` assumes the same of absent ones, except for _REQUIRED.
+_ON = ("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln")
+_OFF = ("mh_adapter", "cross_adapter", "ln_after", "is_parallel", "use_gating", "phm_layer")
+_PFEIFFER = dict.fromkeys(_ON, True) | dict.fromkeys(_OFF, False) | {"scaling": 1.0, "leave_out": []}
+_REQUIRED = ("output_adapter", "mh_adapter", "original_ln_before")
 _OLD_ACTIVATIONS = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # in files without a version
 _PREFIXES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta"}
 _LAYER, _BLOCK = "encoder.layer.{}.output.adapters", "invertible_adapters"
@@ -86,12 +73,7 @@ def read_adapter(
 
 
 def write_adapter(
-    adapter: LanguageAdapter,
-    folder: str | Path,
-    *,
-    model_type: str = "bert",
-    model_name: str | None = None,
-    safe: bool = True,
+    adapter: LanguageAdapter, folder: str | Path, *, model_type: str = "bert", model_name: str = "", safe: bool = True
 ) -> Path:
     """Write a folder that `adapters` loads with ``model.load_adapter(folder)``.
 
@@ -106,11 +88,22 @@ def write_adapter(
     folder = Path(folder)
     tensors = {}
     for key, value in _parameters(adapter).items():
-        keys = [key, key.replace("adapter_down.0", "adapter_norm_before")] if adapter.standardise else [key]
-        for name in dict.fromkeys(keys):  # `adapters` has the norm under both names
+        # `adapters` has the norm under both names
+        for name in {key, key.replace("adapter_down.0", "adapter_norm_before") if adapter.standardise else key}:
             tensors[f"{_PREFIXES[model_type]}.{name}"] = value.detach().cpu().float().clone().contiguous()
+    factors = [reduction_factor(adapter.width, size) for size in adapter.sizes]
+    down = adapter.invertible.f_down if adapter.invertible else None
+    architecture = {
+        **_PFEIFFER,
+        "adapter_residual_before_ln": False,
+        "ln_before": adapter.standardise,
+        "non_linearity": adapter.activation,
+        "reduction_factor": factors[0] if len(set(factors)) == 1 else {str(i): f for i, f in enumerate(factors)},
+        "inv_adapter": "nice" if down else None,
+        "inv_adapter_reduction_factor": reduction_factor(down.in_features, down.out_features) if down else None,
+    }
     config = {
-        "config": _architecture(adapter),
+        "config": architecture,
         "hidden_size": adapter.width,
         "model_name": model_name or adapter.about.get("model_name"),
         "model_type": model_type,
@@ -140,13 +133,12 @@ class _Config:
         if self.width is not None and (type(self.width) is not int or not 1 <= self.width <= _MOST):
             raise ZgulError(f"{path}: hidden_size must be a whole number from 1 to {_MOST:,}, not {_show(self.width)}.")
         inner = self._object(content, "config")
-        for key, (wanted, default) in _PFEIFFER.items():
-            given = default if inner.get(key) is None else inner[key]
-            if given != wanted:
-                raise ZgulError(
-                    f"{path}: {key} is {_show(given)}, but zgul needs {_show(wanted)}. It supports only Pfeiffer's "
-                    "placement: one bottleneck after the feed-forward block, as in adapters named ..._pfeiffer."
-                )
+        for key, wanted in {**_PFEIFFER, "architecture": None}.items():
+            given = inner.get(key)
+            if given != wanted and (given is not None or key in _REQUIRED):
+                placement = "Pfeiffer's placement: one bottleneck after the feed-forward block, as in ..._pfeiffer"
+                needed = f"{key} is {_show(given)}, but zgul needs {_show(wanted)}"
+                raise ZgulError(f"{path}: {needed}. It supports only {placement}.")
         self.ln_before = bool(inner.get("ln_before"))
         name = str(inner.get("non_linearity")).lower()
         self.activation = name if "version" in content else _OLD_ACTIVATIONS.get(name, name)
@@ -187,22 +179,6 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _architecture(adapter: LanguageAdapter) -> dict[str, object]:
-    factors = [reduction_factor(adapter.width, layer.down.out_features) for layer in adapter.layers]
-    block = adapter.invertible
-    return {
-        **{key: wanted for key, (wanted, _) in _PFEIFFER.items() if key != "architecture"},
-        "adapter_residual_before_ln": False,
-        "ln_before": adapter.standardise,
-        "non_linearity": adapter.activation,
-        "reduction_factor": factors[0] if len(set(factors)) == 1 else {str(i): f for i, f in enumerate(factors)},
-        "inv_adapter": "nice" if block else None,
-        "inv_adapter_reduction_factor": (
-            reduction_factor(block.f_down.in_features, block.f_down.out_features) if block else None
-        ),
-    }
-
-
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     """Read the tensors in single precision. Nothing in the file is ever run."""
     try:
@@ -212,10 +188,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         else:
             loaded = load_file(path)
     except pickle.UnpicklingError as error:
-        raise ZgulError(
-            f"{path} contains more than plain tensors, or is damaged ({first_line(error)}). It was not opened, "
-            "because a pickle can run code. Fetch it again; if that does not help, do not trust it."
-        ) from error
+        problem = f"{path} contains more than plain tensors, or is damaged ({first_line(error)})"
+        advice = "because a pickle can run code. Fetch it again; if that does not help, do not trust it."
+        raise ZgulError(f"{problem}. It was not opened, {advice}") from error
     except Exception as error:  # each library has its own errors for a broken file
         reason = first_line(error)
         raise ZgulError(f"{path} is damaged or not a file of weights ({reason}). Fetch it again.") from error
@@ -262,25 +237,22 @@ def _check_pickle(file: IO[bytes], largest: int | None) -> None:
 
 def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[str, Tensor]:
     """Give the tensors the names of the newest format, without the prefix of the encoder."""
+    matches = {key: _KEY.fullmatch(key) for key in tensors}
+    if others := [key for key, match in matches.items() if match is None]:
+        raise ZgulError(f"{path}: {_join(others)} do not belong to a Pfeiffer adapter.")
     renamed: dict[str, Tensor] = {}
-    names, others = set(), []
-    for key, value in tensors.items():
-        match = _KEY.fullmatch(key)
-        if match is None:
-            others.append(key)
-        elif not (config.ln_before and "adapter_norm_before." in key):  # a second name of adapter_down.0
+    names = set()
+    for key, match in matches.items():
+        if match and not (config.ln_before and "adapter_norm_before." in key):  # a second name of adapter_down.0
             names.add(match["name"])
             place = _LAYER.format(int(match["layer"])) if match["layer"] else _BLOCK
-            renamed[f"{place}.{match['name']}.{match['part']}"] = value
-    if others:
-        raise ZgulError(f"{path}: {_join(others)} do not belong to a Pfeiffer adapter.")
+            renamed[f"{place}.{match['name']}.{match['part']}"] = tensors[key]
     if not config.name and len(names) == 1:
-        config.name = names.copy().pop()
+        (config.name,) = names
     if names != {config.name}:
         held = _join(sorted(names)) or "none"
-        raise ZgulError(
-            f"{path}: the configuration is for the adapter {_show(config.name)}, the weights are for: {held}."
-        )
+        named = f"the configuration is for the adapter {_show(config.name)}"
+        raise ZgulError(f"{path}: {named}, the weights are for: {held}.")
     return renamed
 
 
@@ -323,10 +295,10 @@ def _parameters(adapter: LanguageAdapter) -> dict[str, Tensor]:
     modules: dict[str, nn.Module] = {}
     for i, layer in enumerate(adapter.layers):
         stem = f"{_LAYER.format(i)}.{adapter.language}"
+        modules[f"{stem}.adapter_up"] = layer.up
+        modules[f"{stem}.adapter_down.{int(layer.standardise)}"] = layer.down
         if layer.standardise:
             modules[f"{stem}.adapter_down.0"] = nn.LayerNorm(adapter.width)
-        modules[f"{stem}.adapter_down.{int(layer.standardise)}"] = layer.down
-        modules[f"{stem}.adapter_up"] = layer.up
     if adapter.invertible is not None:
         for part, name in _BLOCK_PARTS.items():
             modules[f"{_BLOCK}.{adapter.language}.{part}"] = getattr(adapter.invertible, name)
@@ -341,6 +313,7 @@ def _check_shapes(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Ten
             raise ZgulError(f"{path}: {key} has the shape {list(given[key].shape)}. {CONFIG} asks for {list(shape)}.")
 
 
-def _join(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(name[:100] for name in names[:most]) + more
+def _join(names: list[str]) -> str:
+    """The first three names, each shortened, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(name[:100] for name in names[:3]) + more

@@ -6,8 +6,6 @@ with its checksum. The entries were also copied to repositories ``AdapterHub/FIL
 stays in the cache folder, so the network is needed once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -17,7 +15,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from zgul import json_files
@@ -25,7 +23,7 @@ from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
 
-CONFIG, SAFE, PICKLED = ADAPTER_FILES = ("adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin")
+CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
 INDEX = "https://raw.githubusercontent.com/Adapter-Hub/Hub/master/dist/v2"
 MAX_BYTES = 1_000_000_000  # of an adapter, packed or not; the wiki adapters of mBERT have 30 MB
 MAX_RATIO = 100  # unpacked to packed size; weights hardly shrink
@@ -60,16 +58,16 @@ def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None 
 
 
 def _from_hugging_face(repository: str, version: str | None) -> Path:
-    endpoint = os.environ.get("HF_ENDPOINT")
-    _check_repository_size(repository, version, endpoint)
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    files: Any = ()
+    with contextlib.suppress(Exception):  # the download meets the same error, and then looks into its cache
+        files = api.model_info(repository, revision=version, files_metadata=True).siblings
+    for file in files or ():
+        if file.rfilename in ADAPTER_FILES and (file.size or 0) > MAX_BYTES:
+            raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes, so not an adapter.")
+    cache = cache_dir() / "huggingface"
     try:
-        folder = snapshot_download(
-            repository,
-            revision=version,
-            cache_dir=cache_dir() / "huggingface",
-            allow_patterns=list(ADAPTER_FILES),
-            endpoint=endpoint,
-        )
+        return Path(api.snapshot_download(repository, revision=version, cache_dir=cache, allow_patterns=ADAPTER_FILES))
     except RepositoryNotFoundError:
         raise NotFoundError(f"{repository}: no such folder, and no public repository on Hugging Face.") from None
     except RevisionNotFoundError:
@@ -77,17 +75,6 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
     except Exception as error:  # its own errors, and those of the HTTP library that it happens to use
         advice = "Check the connection, or copy the adapter's folder from another machine and give its path"
         raise ZgulError(f"{repository}: Hugging Face gave no answer ({first_line(error)}). {advice}.") from error
-    return Path(folder)
-
-
-def _check_repository_size(repository: str, version: str | None, endpoint: str | None) -> None:
-    try:
-        info = HfApi(endpoint=endpoint).model_info(repository, revision=version, files_metadata=True)
-    except Exception:  # `snapshot_download` meets the same error, and then looks into its cache
-        return
-    for file in info.siblings or ():
-        if file.rfilename in ADAPTER_FILES and (file.size or 0) > MAX_BYTES:
-            raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes, so not an adapter.")
 
 
 def _find_entry(name: re.Match[str], encoder: str | None) -> str:
@@ -97,9 +84,8 @@ def _find_entry(name: re.Match[str], encoder: str | None) -> str:
         raise ZgulError(f"{name[0]}: AdapterHub has one for each encoder. Say which, for example {example}.")
     encoder = encoder.removeprefix("google-bert/").removeprefix("FacebookAI/")  # the index has the older names
     index: dict[str, Any] = {}
-    if re.fullmatch(_WORD, encoder):
-        with contextlib.suppress(NotFoundError):
-            index = _read_index(f"index/{encoder}.json")
+    with contextlib.suppress(NotFoundError):
+        index = _read_index(f"index/{encoder}.json") if re.fullmatch(_WORD, encoder) else {}
     if not index:
         raise ZgulError(f"AdapterHub's index has nothing for the encoder {encoder!r}. It lists encoders by name.")
     task, subtask, org = name.groups()
@@ -153,14 +139,13 @@ def _fetch_archive(url: str, checksum: str, folder: Path) -> None:
     temporary.mkdir()
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {PurePosixPath(member.filename).name: member for member in archive.infolist()}
-            members = {name: member for name, member in members.items() if name in ADAPTER_FILES}
-            size = sum(member.file_size for member in members.values())
+            members = [info for info in archive.infolist() if PurePosixPath(info.filename).name in ADAPTER_FILES]
+            size = sum(member.file_size for member in members)
             if size > min(MAX_BYTES, MAX_RATIO * path.stat().st_size):
                 raise ZgulError(f"{url} unpacks to {size:,} bytes, which is too much for an adapter.")
-            for name, member in members.items():
-                with archive.open(member) as packed, (temporary / name).open("wb") as file:
-                    shutil.copyfileobj(packed, file)
+            for member in members:
+                member.filename = PurePosixPath(member.filename).name
+                archive.extract(member, temporary)
         temporary.rename(folder)
     except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as error:
         raise ZgulError(f"{url} is not a zip file that can be read ({error}).") from error

@@ -1,11 +1,10 @@
 """``zgul data``: list the catalogue of datasets, fetch datasets, and measure a data folder."""
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import json
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +18,8 @@ from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
-from zgul.corpora.stats import Statistics, measure, missing_upos
-from zgul.corpora.tags import UPOS
+from zgul.corpora.stats import Statistics, measure
+from zgul.corpora.tags import TASKS, UPOS
 from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
 from zgul.languages import find
@@ -29,6 +28,7 @@ app = new_app("Find, fetch and measure the labelled data of the paper.")
 
 GroupOption = Annotated[str | None, typer.Option(help="germanic, slavic, african or indo-aryan.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HEADINGS = {"known_checksums": "SHA-256", "types": "Distinct", "overlap": "Overlap %", "test_tags": "Test tags"}
 TRUST = {
     "catalogue": "SHA-256 as in the catalogue",
     "earlier fetch": "SHA-256 as at the first fetch",
@@ -60,9 +60,8 @@ def list_datasets(
     console = _console()
     for name in [group.lower()] if group else dict.fromkeys(name for dataset in datasets for name in dataset.groups):
         rows = [dataset for dataset in datasets if name in dataset.groups]
-        headings = ["Name", "Language", "Role", "Release", "Splits", "SHA-256", "Licence"]
-        fields = ["name", "language", "role", "release", "splits", "known_checksums", "licence"]
-        console.print(_table(f"{name} {rows[0].task.upper()}", rows, headings, fields))
+        fields = "name language role release splits known_checksums licence"
+        console.print(_table(f"{name} {rows[0].task.upper()}", rows, fields))
     for note in dict.fromkeys(dataset.note for dataset in datasets if dataset.note):
         first, *more = (dataset.name for dataset in datasets if dataset.note == note)
         console.print(f"{first.split('/')[0]}/*: {note}." if more else f"{first}: {note}.")
@@ -79,19 +78,11 @@ def list_datasets(
 @with_options(DownloadOptions, skip=("attempts", "backoff"))
 def fetch(
     given: dict[str, Any],
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Datasets such as ud/fo_oft, or patterns such as 'masakhaner/*'.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Such as ud/fo_oft, or patterns: 'masakhaner/*'.")] = None,
     group: GroupOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Data folder [default: data in zgul's cache folder].")
-    ] = None,
-    release: Annotated[
-        str | None, typer.Option(help="Another UD release than the paper's, such as r2.17 (ud/ only).")
-    ] = None,
-    mirror: Annotated[
-        str | None, typer.Option(envvar="ZGUL_MIRROR", help="Address that replaces the hosts of the catalogue.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Data folder [default: in the cache].")] = None,
+    release: Annotated[str | None, typer.Option(help="Another UD release than the paper's, such as r2.17.")] = None,
+    mirror: Annotated[str | None, typer.Option(envvar="ZGUL_MIRROR", help="Address that replaces all hosts.")] = None,
 ) -> None:
     """Fetch datasets and lay them out as DIR/TASK/LANG/SPLIT.tsv, for use with `--data DIR`.
 
@@ -131,62 +122,54 @@ def show_stats(
     with ProgressBars(transient=True) as bars:
         statistics = measure(data_dir, bars)
     if as_json:
-        print(json.dumps(dataclasses.asdict(statistics), ensure_ascii=False, indent=1))
+        print(json.dumps(asdict(statistics), ensure_ascii=False, indent=1))
     else:
         _print_statistics(statistics)
 
 
 def _print_statistics(statistics: Statistics) -> None:
     console = _console()
-    for task, tags in (("pos", "UPOS tags"), ("ner", "Entities")):
+    for task in TASKS:
         if splits := [row for row in statistics.splits if row.task == task]:
-            headings = ["Language", "Split", "Sentences", "Words", "Distinct", "Script", tags]
-            fields = ["language", "split", "sentences", "words", "types", "script", "tags"]
-            console.print(_table(f"{task.upper()} files", splits, headings, fields))
+            console.print(_table(f"{task.upper()} files", splits, "language split sentences words types script tags"))
     if statistics.groups:
-        headings = ["Group", "Task", "Sources", "Train", "Paper", "Dev", "Paper", "Tags in the test files"]
-        fields = ["group", "task", "sources", "train", "paper_train", "dev", "paper_dev", "test_tags"]
-        console.print(_table("Groups: sentences of their sources together", statistics.groups, headings, fields))
+        fields = "group task sources train paper_train dev paper_dev test_tags"
+        console.print(_table("Groups: sentences of their sources together", statistics.groups, fields))
     for group in statistics.groups:
         if group.missing:
-            missing = ", ".join(_cell("Language", code) for code in group.missing)
+            missing = ", ".join(_cell("language", code) for code in group.missing)
             console.print(f"{group.group}: no training data here for {missing}.\n")
     if statistics.targets:
-        headings = ["Language", "Group", "Script", "Paper", "Sentences", "Paper", "Overlap %", "Paper"]
-        fields = ["language", "group", "script", "paper_script", "sentences", "paper_sentences", "overlap"]
-        fields.append("paper_overlap")
-        console.print(_table("Targets: their test files", statistics.targets, headings, fields))
-        console.print(
-            "Overlap: per cent of the running words of a test file that also occur, spelt the same, in the "
-            "training data of its group's sources. Paper: the number in its appendix."
-        )
+        fields = "language group script paper_script sentences paper_sentences overlap paper_overlap"
+        console.print(_table("Targets: their test files", statistics.targets, fields))
+        overlap = "per cent of the running words of a test file that also occur, spelt the same, in the training data"
+        console.print(f"Overlap: {overlap} of its group's sources. Paper: the number in its appendix.")
 
 
 def _console() -> Console:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 100  # in a pipe or a file, instead of rich's 80
-    return console
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 100)  # rich's own width is 80 in a pipe
 
 
-def _table(title: str, rows: Sequence[object], headings: Sequence[str], fields: Sequence[str]) -> Table:
+def _table(title: str, rows: Sequence[object], fields: str) -> Table:
     """A table of these fields of each row. Numbers are aligned to the right, the paper's values are dim."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for heading, field in zip(headings, fields, strict=True):
+    for field in fields.split():
         numbers = all(isinstance(getattr(row, field), int | float | None) for row in rows)
-        style = "dim" if heading == "Paper" else ""
+        paper = field.startswith("paper_")
+        heading = "Paper" if paper else HEADINGS.get(field, field.capitalize())
+        style = "dim" if paper else ""
         table.add_column(heading, justify="right" if numbers else "left", overflow="fold", style=style)
     for row in rows:
-        table.add_row(*(_cell(heading, getattr(row, field)) for heading, field in zip(headings, fields, strict=True)))
+        table.add_row(*(_cell(field, getattr(row, field)) for field in fields.split()))
     return table
 
 
-def _cell(heading: str, value: Any) -> str:
-    if heading == "Language":
+def _cell(field: str, value: Any) -> str:
+    if field == "language":
         with contextlib.suppress(ZgulError):  # a folder may have any name
             return f"{find(value).name} ({value})"
     if isinstance(value, tuple):
-        missing = missing_upos(value)
+        missing = [tag for tag in UPOS if tag not in value]
         if not value or len(missing) + len(value) > len(UPOS):  # not parts of speech
             return " ".join(value) or "none"
         return f"{len(value)}, no {' '.join(missing)}" if 0 < len(missing) <= 3 else str(len(value))

@@ -1,23 +1,15 @@
 """Corpora: CoNLL-U, word-and-tag columns, WikiAnn and raw text; data folders by task and language."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zgul.corpora import columns, conllu, plain_text, segment, wikiann
-from zgul.corpora.data_folder import TEXT_KINDS, DataFolder, read_labelled, source_split
+from zgul.corpora import columns, conllu, plain_text, segment
+from zgul.corpora.data_folder import DataFolder, read_labelled, source_split
 from zgul.corpora.sentence import Sentence
 
-__all__ = ["DataFolder", "Sentence", "load", "load_text", "read_labelled", "source_split"]
-__all__ += ["columns", "conllu", "plain_text", "segment", "wikiann"]
+__all__ = ["DataFolder", "Sentence", "load", "read_labelled", "source_split"]
+__all__ += ["columns", "conllu", "plain_text", "segment"]
 
 
 def load(data_dir: Path | str, task: str, lang: str, split: str) -> list[Sentence]:
     """Read a labelled split of a data folder: ``DataFolder.sentences``."""
     return DataFolder(data_dir).sentences(task, lang, split)
-
-
-def load_text(data_dir: Path | str, lang: str, kinds: Iterable[str] = TEXT_KINDS) -> Iterator[str]:
-    """Read the lines of unlabelled text of a data folder: ``DataFolder.text_lines``."""
-    return DataFolder(data_dir).text_lines(lang, kinds)

@@ -1,4 +1,4 @@
-"""Catalogue of the paper's datasets: where each comes from, its licence, its checksums and its format.
+"""Catalogue of the paper's datasets: where each comes from, its licence and its checksums.
 
 ``datasets.toml`` beside this module lists them. The releases are those that contain the paper's own test files, word
 for word: UD 2.5, except for two treebanks that did not exist then, Icelandic IcePaHC (2.7) and Pomak (2.10).
@@ -6,34 +6,26 @@ for word: UD 2.5, except for two treebanks that did not exist then, Icelandic Ic
 fetch (see `zgul.corpora.fetching`).
 """
 
-from __future__ import annotations
-
-import dataclasses
 import difflib
 import fnmatch
 import functools
 import re
 import tomllib
-from dataclasses import dataclass
-from importlib import resources
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from zgul.download import MAX_BYTES
 from zgul.errors import ZgulError
 
-REFERENCES = (  # what the paper uses besides labelled data
-    "adapterhub: language adapters for mBERT and XLM-R (zgul reads their files); Apache 2.0; "
-    "https://adapterhub.ml/explore/",
-    "uriel: features and families of some 8,000 languages (zgul contains a table of them); CC BY-SA 4.0; "
-    "https://github.com/antonisa/lang2vec",
-)
+_FOLDER = Path(__file__).parent
 
 
 @functools.cache
 def checksums() -> dict[str, str]:
     """SHA-256 of upstream files, by their path below the host."""
-    text = resources.files("zgul.corpora").joinpath("checksums.txt").read_text("utf-8")
-    return {path: digest for digest, path in (line.split(maxsplit=1) for line in text.splitlines())}
+    lines = (_FOLDER / "checksums.txt").read_text("utf-8").splitlines()
+    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,6 @@ class Dataset:
     language: str  # as in DIR/TASK/LANG
     role: str  # "source" or "target"
     groups: tuple[str, ...]
-    reader: str  # module of zgul.corpora
     release: str
     licence: str
     host: str
@@ -73,84 +64,66 @@ class Dataset:
         return tuple(dict.fromkeys(file.split for file in self.files))
 
     @property
+    def places(self) -> dict[str, list[File]]:
+        """The upstream files that are joined in each file of a data folder."""
+        place = f"{self.task}/{self.language}/{{}}.tsv"
+        return {place.format(split): [f for f in self.files if f.split == split] for split in self.splits}
+
+    @property
     def known_checksums(self) -> str:
-        digests = {file.path: file.sha256 for file in self.files}.values()
-        return f"{sum(digest is not None for digest in digests)} of {len(digests)}"
+        paths = {file.path for file in self.files}
+        return f"{len(paths & checksums().keys())} of {len(paths)}"
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, with the address and the checksum of each file."""
-        files = [
-            {"split": f.split, "url": f"{self.host}/{f.path}", "member": f.member, "sha256": f.sha256}
-            for f in self.files
-        ]
-        fields = dataclasses.asdict(self) | {"files": files}
-        del fields["host"]
-        return fields
+        files = [asdict(file) | {"url": f"{self.host}/{file.path}", "sha256": file.sha256} for file in self.files]
+        return asdict(self) | {"files": files}
 
 
-def _make_dataset(family: str, fields: dict[str, Any]) -> Dataset:
+def _make_dataset(family: str, given: dict[str, Any]) -> Dataset:
     """Make a dataset from a line of ``datasets.toml`` and the defaults of its family.
 
     A target's training data serve the few-shot experiments only, so they become the split ``few``.
     """
-    is_target = fields["role"] == "target"
-    parts = [("few" if is_target else "train", part) for part in fields.get("train", ["train"])]
-    parts += [("dev", "dev")] if fields.get("dev", True) else []
+    is_target = given["role"] == "target"
+    parts = [("few" if is_target else "train", part) for part in given.get("train", ["train"])]
+    parts += [("dev", "dev")] if given.get("dev", True) else []
     parts += [("test", "test")] if is_target else []
-    files = tuple(
-        File(
-            fields.get("prefix", "") + split,
-            fields["path"].format(part=part, **fields),
-            fields["member"].format(part=part, **fields) if "member" in fields else None,
-            fields.get("max_bytes", MAX_BYTES),
-        )
-        for split, part in parts
-    )
-    same = {key: fields[key] for key in ("task", "language", "role", "reader", "release", "licence", "host")}
-    return Dataset(
-        name=f"{family}/{fields['code']}",
-        groups=tuple(fields["groups"]),
-        homepage=fields["homepage"].format(**fields),
-        files=files,
-        note=fields.get("note", ""),
-        **same,
-    )
+    files = []
+    for split, part in parts:
+        path, member = (given.get(key, "").format(part=part, **given) for key in ("path", "member"))
+        files.append(File(given.get("prefix", "") + split, path, member or None, given.get("max_bytes", MAX_BYTES)))
+    own = {field.name: given[field.name] for field in fields(Dataset) if field.name in given}
+    own |= {"name": f"{family}/{given['code']}", "homepage": given["homepage"].format(**given)}
+    return Dataset(**own | {"groups": tuple(given["groups"]), "files": tuple(files)})
 
 
-def _read_catalogue() -> tuple[Dataset, ...]:
-    families = tomllib.loads(resources.files("zgul.corpora").joinpath("datasets.toml").read_text("utf-8"))
-    return tuple(
-        _make_dataset(name, family | dataset) for name, family in families.items() for dataset in family["datasets"]
-    )
-
-
-DATASETS = _read_catalogue()
+_CONTENT = tomllib.loads((_FOLDER / "datasets.toml").read_text("utf-8"))
+REFERENCES: list[str] = _CONTENT.pop("references")  # what the paper uses besides labelled data
+DATASETS = tuple(_make_dataset(name, family | line) for name, family in _CONTENT.items() for line in family["datasets"])
 
 
 def select(group: str | None = None, task: str | None = None, language: str | None = None) -> list[Dataset]:
     """The datasets of a group, a task and a language code. None does not restrict."""
     groups = sorted({name for dataset in DATASETS for name in dataset.groups})
-    if group is not None and group.lower() not in groups:
+    group = group and group.lower()
+    if group not in (None, *groups):
         raise ZgulError(f"There is no group {group!r} in the catalogue. The groups are {', '.join(groups)}.")
     if task not in (None, "pos", "ner"):
         raise ZgulError(f"There is no task {task!r} in the catalogue. The tasks are pos and ner.")
-    return [
-        dataset
-        for dataset in DATASETS
-        if (group is None or group.lower() in dataset.groups)
-        and task in (None, dataset.task)
-        and language in (None, dataset.language)
-    ]
+    asked = [dataset for dataset in DATASETS if task in (None, dataset.task) and language in (None, dataset.language)]
+    return [dataset for dataset in asked if group in (None, *dataset.groups)]
 
 
 def find(pattern: str) -> list[Dataset]:
     """The datasets with a name ("ud/fo_oft") or pattern ("masakhaner/*"), at least one."""
-    matches = [dataset for dataset in DATASETS if fnmatch.fnmatchcase(dataset.name, pattern.lower())]
+    names = {dataset.name: dataset for dataset in DATASETS}
+    matches = fnmatch.filter(names, pattern.lower())
     if not matches:
-        near = difflib.get_close_matches(pattern.lower(), [dataset.name for dataset in DATASETS], n=3, cutoff=0.5)
+        near = difflib.get_close_matches(pattern.lower(), names, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`zgul data list` shows all."
         raise ZgulError(f"There is no dataset {pattern!r} in the catalogue. {hint}")
-    return matches
+    return [names[name] for name in matches]
 
 
 def at_release(dataset: Dataset, release: str) -> Dataset:
@@ -161,5 +134,5 @@ def at_release(dataset: Dataset, release: str) -> Dataset:
     if not re.fullmatch(r"r[0-9]{1,2}\.[0-9]{1,2}", release):  # it becomes a part of a path
         raise ZgulError(f"{release!r} is not a UD release. Give one such as r2.17.")
     old, new = f"/{dataset.release}/", f"/{release}/"
-    files = tuple(dataclasses.replace(file, path=file.path.replace(old, new)) for file in dataset.files)
-    return dataclasses.replace(dataset, release=release, files=files)
+    files = tuple(replace(file, path=file.path.replace(old, new)) for file in dataset.files)
+    return replace(dataset, release=release, files=files)

@@ -4,79 +4,91 @@ Two columns and CoNLL-2003's four or more are read alike: the word comes first a
 by tabs or, in lines without a tab, by spaces. ``-DOCSTART-`` lines are skipped. Entities may be in IOB1, IOB2, BIOES
 or BILOU and are converted to IOB2. A file that mixes IOB1 and IOB2 is read as the CoNLL scorer reads it, with a
 warning. ``write`` gives ``word TAB tag``.
+
+WikiAnn (PAN-X) is released with Wikipedia's language code in front of every word: ``en:word TAB B-PER``.
 """
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
+from zgul.corpora.lines import Lines, Source, check_word
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import tag_problem, to_iob2
 from zgul.errors import ZgulError
+from zgul.files import create_binary
 
 DOCSTART = "-DOCSTART-"
+WIKIANN_TOKEN = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*):(.*\S.*)", re.DOTALL)
 
 
 def read(source: Source, task: str | None = "ner", language: str | None = None) -> Iterator[Sentence]:
     """Read sentence by sentence. ``task`` is ``pos``, ``ner``, or None for the words alone."""
-    for _, words, tags in read_rows(Lines(source), task):
+    for _, words, tags in _read_blocks(Lines(source), task):
         yield Sentence(words, tags, language)
 
 
-def write(sink: Sink, sentences: Iterable[Sentence]) -> int:
-    """Write sentence by sentence, with ``_`` for the tag of untagged words. Returns the number of sentences."""
-    return write_blocks(sink, (_format_rows(sentence) for sentence in sentences if sentence.words))
+def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]:
+    """Read WikiAnn sentence by sentence. The language comes from the tokens, for each word where they differ."""
+    lines = Lines(source)
+    for first, tokens, tags in _read_blocks(lines, task):
+        words, languages = [], []
+        for number, token in enumerate(tokens, start=first):
+            match = WIKIANN_TOKEN.fullmatch(token)
+            if match is None:
+                raise lines.error(f"{token!r} is not of the form lang:token; is this a plain two-column file?", number)
+            languages.append(match[1])
+            words.append(match[2])
+        yield Sentence(words, tags, languages[0], languages if len(set(languages)) > 1 else None)
 
 
-def read_rows(lines: Lines, task: str | None) -> Iterator[tuple[list[int], list[str], list[str] | None]]:
-    """Read the line numbers, words and checked tags of each sentence, with entities in IOB2."""
+def write(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write sentence by sentence, with ``_`` for the tag of untagged words."""
+    with create_binary(path) as file:
+        for sentence in sentences:
+            if sentence.words:
+                file.write(_format_rows(sentence))
+
+
+def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str], list[str] | None]]:
+    """Read the first line number, the words and the checked tags of each sentence, with entities in IOB2."""
+    width = 0
     stray_i = needless_b = 0  # together they mean that the file mixes IOB1 and IOB2
-    for rows in _blocks(lines, least=1 if task is None else 2):
-        numbers = [number for number, _ in rows]
-        words = [columns[0] for _, columns in rows]
-        if task is None:
-            yield numbers, words, None
-            continue
-        tags = [columns[-1] for _, columns in rows]
-        for number, tag in zip(numbers, tags, strict=True):
-            if problem := tag_problem(task, tag):
+    for first, block in lines.blocks(separator=DOCSTART):
+        rows = []
+        for number, line in enumerate(block, start=first):
+            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+            width = width or max(len(columns), 1 if task is None else 2)
+            if len(columns) != width:
+                hint = "; a word must not contain a tab" if "\t" in line and len(columns) > width else ""
+                raise lines.error(f"{len(columns)} columns where {width} are expected{hint}", number)
+            if not columns[0].strip():
+                raise lines.error("an empty word; every line needs a word and its tag", number)
+            if task is not None and (problem := tag_problem(task, columns[-1])):
                 raise lines.error(problem, number)
-        if task == "ner":
+            rows.append(columns)
+        tags = None if task is None else [row[-1] for row in rows]
+        if task == "ner" and tags is not None:
             entities = to_iob2(tags)
             stray_i += sum(old[0] == "I" and new[0] == "B" for old, new in zip(tags, entities, strict=True))
             pairs = zip(["O", *tags], tags, strict=False)
             needless_b += sum(tag[0] == "B" and tag[2:] != before[2:] for before, tag in pairs)
             tags = entities
-        yield numbers, words, tags
+        yield first, [row[0] for row in rows], tags
+    if lines.unfinished:
+        lines.warn("the last line has no line end; the file may have been cut short")
     if stray_i and needless_b:
         lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-")
 
 
-def _blocks(lines: Lines, least: int) -> Iterator[list[tuple[int, list[str]]]]:
-    """Read the rows of each sentence, with line numbers and split into columns."""
-    width = 0
-    for first, block in lines.blocks(separator=DOCSTART):
-        rows = []
-        for number, line in enumerate(block, start=first):
-            columns = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
-            width = width or len(columns)
-            if len(columns) != width or width < least:
-                expected = max(width, least)
-                hint = "; a word must not contain a tab" if "\t" in line and len(columns) > expected else ""
-                raise lines.error(f"{len(columns)} columns where {expected} are expected{hint}", number)
-            if not columns[0].strip():
-                raise lines.error("an empty word; every line needs a word and its tag", number)
-            rows.append((number, columns))
-        yield rows
-    if lines.unfinished:
-        lines.warn("the last line has no line end; the file may have been cut short")
-
-
-def _format_rows(sentence: Sentence) -> str:
+def _format_rows(sentence: Sentence) -> bytes:
     for word in sentence.words:
         check_word(word)
         if word.startswith(DOCSTART):
             raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
-    tags = ["_"] * len(sentence) if sentence.tags is None else sentence.tags
-    return "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True)) + "\n"
+    tags = sentence.tags or ["_"] * len(sentence)
+    rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
+    try:
+        return f"{rows}\n".encode()
+    except UnicodeEncodeError as error:
+        raise ZgulError(f"{rows[error.start]!r} is half of a character and cannot be written as UTF-8") from error

@@ -7,16 +7,16 @@ Entities are in column 10 (MISC) as ``NER=B-PER``. MISC also has a word's own la
 a sentence without words. Of several blank lines between two sentences one is kept.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
-from itertools import groupby, takewhile
+from itertools import groupby, takewhile, zip_longest
 from operator import itemgetter
+from typing import Self
 
-from zgul.corpora.lines import Lines, Sink, Source, check_word, write_blocks
+from zgul.corpora.lines import Lines, Source, check_word
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
@@ -25,10 +25,10 @@ from zgul.languages import find
 ID, FORM, UPOS_COLUMN, MISC = 0, 1, 3, 9  # columns, from 0
 COLUMNS = 10
 EMPTY = "_"
+_NO_ANNOTATION = [EMPTY] * 7  # the columns between FORM and MISC
 
 _KNOWN_UPOS = frozenset((*UPOS, EMPTY))
-_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
-_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.[1-9][0-9]{0,8}")
+_COMPOUND_ID = re.compile(r"(0|[1-9][0-9]{0,8})([-.])([1-9][0-9]{0,8})")  # of a multi-word token or an empty node
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # also line ends of other systems, and control characters
 _OPENS = {"document": "# newdoc", "paragraph": "# newpar"}
 _BEGINNING = re.compile(
@@ -46,25 +46,22 @@ def looks_like_conllu(line: str) -> bool:
     return _BEGINNING.match(line) is not None
 
 
+@dataclass(slots=True)
 class ConlluSentence:
     """One sentence as it is in the file. Its words are the syntactic ones, whose ID is a whole number."""
 
-    __slots__ = ("comments", "place", "rows")
-
-    def __init__(self, comments: list[str], rows: list[list[str]], place: str = "") -> None:
-        self.comments = comments  # lines that start with #
-        self.rows = rows  # ten columns each: words, multi-word tokens, empty nodes
-        self.place = place  # file and line, for messages
+    comments: list[str]  # lines that start with #
+    rows: list[list[str]]  # ten columns each: words, multi-word tokens, empty nodes
+    place: str = ""  # file and line, for messages
 
     def __len__(self) -> int:
         return len(self.word_rows)
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # as it is in a file
         return "\n".join([*self.comments, *map("\t".join, self.rows), "", ""])
 
     @property
     def word_rows(self) -> list[list[str]]:
-        """The rows of words, without multi-word tokens and empty nodes."""
         return [row for row in self.rows if row[ID].isdigit()]
 
     @property
@@ -94,11 +91,8 @@ class ConlluSentence:
 
     def comment(self, key: str) -> str | None:
         """The value of ``# key = value``."""
-        for line in self.comments:
-            name, equals, value = line[1:].partition("=")
-            if equals and name.strip() == key:
-                return value.strip()
-        return None
+        pairs = (line[1:].partition("=") for line in self.comments)
+        return next((value.strip() for name, equals, value in pairs if equals and name.strip() == key), None)
 
     def to_sentence(self, task: str | None = None, language: str | None = None) -> Sentence:
         """Convert to words, their languages and their offsets in ``# text``; for a task also the tags.
@@ -108,55 +102,45 @@ class ConlluSentence:
         own = [_get_misc(row[MISC], "Lang") for row in self.word_rows]
         languages = [(code and _known_language(code)) or language or "" for code in own] if any(own) else None
         tags = None if task is None else self._complete_tags(task)
-        text, offsets = self._text_and_offsets()
-        return Sentence(self.words, tags, language, languages, text, offsets)
+        tokens = self._tokens()
+        given = self.comment("text")
+        offsets = None if given is None else _spans(given, tokens)
+        if given is not None and offsets is None:
+            self._warn("'# text' does not match the words; the text is put together from the words")
+        text = _join(tokens) if given is None or offsets is None else given
+        return Sentence(self.words, tags, language, languages, text, offsets or _spans(text, tokens))
 
     def _complete_tags(self, task: str) -> list[str] | None:
         tags = self.upos if task == "pos" else self.ner
-        missing = tags.count(EMPTY)
-        if missing == len(tags):
+        if missing := tags.count(EMPTY):
+            if missing < len(tags):
+                self._warn(f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged")
             return None
-        if missing:
-            self._warn(f"{missing} of {len(tags)} words have no {task} tag; the sentence is taken as untagged")
-            return None
-        try:
-            check_tags(task, tags)
-        except ZgulError as error:
-            raise ZgulError(f"{self.place}: {error}") from None
+        for tag in tags:
+            if problem := tag_problem(task, tag):
+                raise ZgulError(f"{self.place}: {problem}")
         return tags if task == "pos" else to_iob2(tags)
-
-    def _text_and_offsets(self) -> tuple[str, list[tuple[int, int]]]:
-        """``# text`` or, where that is missing or does not match the words, a text built from the words."""
-        tokens = self._tokens()
-        given = self.comment("text")
-        if given is not None:
-            spans = _spans(given, tokens)
-            if spans is not None:
-                return given, spans
-            self._warn("'# text' does not match the words; the text is put together from the words")
-        text = _join(tokens)
-        return text, _spans(text, tokens) or []
 
     def _tokens(self) -> list[Token]:
         tokens: list[Token] = []
         covered = 0  # words up to this number belong to a multi-word token
         for row in self.rows:
-            number, form = row[ID], row[FORM]
-            spaced = _get_misc(row[MISC], "SpaceAfter") != "No"
-            if "-" in number:
-                covered = int(number.partition("-")[2])
-                tokens.append((form, spaced, []))
-            elif number.isdigit() and int(number) <= covered:
-                tokens[-1][2].append(form)
-            elif number.isdigit():
-                tokens.append((form, spaced, [form]))
+            first, multi_word, last = row[ID].partition("-")
+            if "." in first:  # an empty node
+                continue
+            if multi_word or int(first) > covered:
+                tokens.append((row[FORM], _get_misc(row[MISC], "SpaceAfter") != "No", []))
+            if multi_word:
+                covered = int(last)
+            else:
+                tokens[-1][2].append(row[FORM])
         return tokens
 
     def _warn(self, message: str) -> None:
         warnings.warn(f"{self.place}: {message}", ZgulWarning, stacklevel=4)
 
     @classmethod
-    def from_sentence(cls, sentence: Sentence, sent_id: str | None = None) -> ConlluSentence:
+    def from_sentence(cls, sentence: Sentence, sent_id: str | None = None) -> Self:
         """Make a new sentence without annotation. Spaces and multi-word tokens follow from the offsets."""
         tokens = _tokens_of(sentence)
         comments = [_OPENS[sentence.opens]] if sentence.opens else []
@@ -168,11 +152,11 @@ class ConlluSentence:
         for form, spaced, words in tokens:
             misc = EMPTY if spaced else "SpaceAfter=No"
             if len(words) > 1:
-                rows.append(_new_row(f"{number + 1}-{number + len(words)}", form, misc))
+                rows.append([f"{number + 1}-{number + len(words)}", form, *_NO_ANNOTATION, misc])
                 misc = EMPTY
             for word in words:
                 number += 1
-                rows.append(_new_row(str(number), word, misc))
+                rows.append([str(number), word, *_NO_ANNOTATION, misc])
         return cls(comments, rows)
 
 
@@ -180,7 +164,7 @@ def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]
     """Read sentence by sentence. Columns and numbering are checked; so is UPOS, unless ``check_upos`` is False."""
     lines = Lines(source)
     for first, block in lines.blocks():
-        if lines.line.strip():
+        if lines.number < first + len(block):
             lines.warn("the last sentence has no blank line after it; the file may have been cut short")
         yield _parse(lines, first, block, check_upos)
 
@@ -192,12 +176,20 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
     words = covered = 0  # numbers of the last word, and of the last word of the last multi-word token
     for number, line in enumerate(block[len(comments) :], start=first):
         columns = line.split("\t")
-        if len(columns) != COLUMNS or line[0] == "#":
-            raise lines.error(_wrong_line(line, len(columns)), number)
+        if line[0] == "#":
+            raise lines.error("a comment inside a sentence; is a blank line missing before it?", number)
+        if len(columns) != COLUMNS:
+            hint = "; a word must not contain a tab" if len(columns) > COLUMNS else "; is this another format?"
+            raise lines.error(f"{len(columns)} columns where CoNLL-U has {COLUMNS}, separated by tabs{hint}", number)
+        compound = None if columns[ID].isdigit() else _COMPOUND_ID.fullmatch(columns[ID])
+        start, kind, end = (int(compound[1]), compound[2], int(compound[3])) if compound else (0, "", 0)
         if columns[ID] == str(words + 1):
             words += 1
-        else:
-            covered = _check_number(lines, number, columns[ID], words, covered)
+        elif kind == "-" and start == words + 1 > covered and end > words:
+            covered = end
+        elif kind != "." or start != words:
+            hint = "; is a blank line missing before it?" if columns[ID] == "1" else ""
+            raise lines.error(f"word number {columns[ID]!r} where {words + 1} is expected{hint}", number)
         if check_upos and columns[UPOS_COLUMN] not in _KNOWN_UPOS:
             raise lines.error(tag_problem("pos", columns[UPOS_COLUMN]) or "", number)
         if "" in columns:
@@ -206,32 +198,6 @@ def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> Conl
     if covered > words:
         raise lines.error(f"a multi-word token reaches to word {covered}, which is missing")
     return ConlluSentence(comments, rows, f"{lines.name}, line {first}")
-
-
-def _check_number(lines: Lines, number: int, identifier: str, words: int, covered: int) -> int:
-    """Check the ID of a multi-word token or empty node; return the last word that a multi-word token covers."""
-    multi_word = _RANGE.fullmatch(identifier)
-    if multi_word and int(multi_word[1]) == words + 1 > covered and int(multi_word[2]) > words:
-        return int(multi_word[2])
-    empty_node = _EMPTY_NODE.fullmatch(identifier)
-    if empty_node and int(empty_node[1]) == words:
-        return covered
-    hint = "; is a blank line missing before it?" if identifier == "1" else ""
-    raise lines.error(f"word number {identifier!r} where {words + 1} is expected{hint}", number)
-
-
-def _wrong_line(line: str, columns: int) -> str:
-    if line[0] == "#":
-        return "a comment inside a sentence; is a blank line missing before it?"
-    if columns == 1:
-        return "1 column where CoNLL-U has 10, separated by tabs; is this another format?"
-    hint = "; a word must not contain a tab" if columns > COLUMNS else ""
-    return f"{columns} columns where CoNLL-U has 10{hint}"
-
-
-def write(sink: Sink, sentences: Iterable[ConlluSentence]) -> int:
-    """Write sentence by sentence. Returns the number of sentences."""
-    return write_blocks(sink, map(str, sentences))
 
 
 @cache
@@ -256,10 +222,8 @@ def set_misc(misc: str, key: str, value: str) -> str:
     """Set ``key=value`` in a MISC column and keep its other entries."""
     entries = [] if misc == EMPTY else misc.split("|")
     names = [entry.partition("=")[0] for entry in entries]
-    if key in names:
-        entries[names.index(key)] = f"{key}={value}"
-    else:
-        entries.append(f"{key}={value}")
+    place = names.index(key) if key in names else len(names)
+    entries[place : place + 1] = [f"{key}={value}"]
     return "|".join(entries)
 
 
@@ -297,16 +261,11 @@ def _tokens_of(sentence: Sentence) -> list[Token]:
     text, offsets = sentence.text, sentence.offsets
     if offsets is None or text is None:
         return [(word, True, [word]) for word in sentence.words]
-    pairs = groupby(zip(offsets, sentence.words, strict=True), key=itemgetter(0))
-    places = [(*span, [word for _, word in group]) for span, group in pairs]
+    groups = groupby(zip(offsets, sentence.words, strict=True), key=itemgetter(0))
+    places = [(span, [word for _, word in group]) for span, group in groups]
     tokens: list[Token] = []
-    for index, (start, end, words) in enumerate(places):
+    for ((start, end), words), following in zip_longest(places, places[1:]):
         form = words[0] if len(words) == 1 else _BLANKS.sub(" ", text[start:end])
-        last = index + 1 == len(places)
-        spaced = last or _BLANKS.search(text, end, places[index + 1][0]) is not None
+        spaced = following is None or _BLANKS.search(text, end, following[0][0]) is not None
         tokens.append((form, spaced, words))
     return tokens
-
-
-def _new_row(number: str, form: str, misc: str) -> list[str]:
-    return [number, form, *[EMPTY] * 7, misc]

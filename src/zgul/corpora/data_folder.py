@@ -8,14 +8,12 @@
 Every file may be compressed (``zgul.files.PACKINGS``). docs/data.md explains the splits.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zgul.corpora import columns, conllu, wikiann
+from zgul.corpora import columns, conllu
 from zgul.corpora.lines import BOM, Lines
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import TASKS
@@ -47,10 +45,8 @@ def read_labelled(path: Path | str, task: str, language: str | None = None) -> l
     form = _format(path)
     if form == "conllu":
         read: Iterable[Sentence] = (block.to_sentence(task, language) for block in conllu.read(path))
-    elif form == "wikiann":
-        read = wikiann.read(path, task)
     else:
-        read = columns.read(path, task, language)
+        read = columns.read_wikiann(path, task) if form == "wikiann" else columns.read(path, task, language)
     sentences = [sentence for sentence in read if sentence.words]
     tagged = [sentence for sentence in sentences if sentence.tags is not None]
     if sentences and not tagged:
@@ -72,7 +68,7 @@ def _format(path: Path) -> str:
     lines = [line for line in beginning.split("\n")[:-1] if line.strip()]  # the last one may be cut
     if lines and conllu.looks_like_conllu(lines[0]):
         return "conllu"
-    prefixed = (wikiann.TOKEN.fullmatch(line.split("\t")[0]) for line in lines)
+    prefixed = (columns.WIKIANN_TOKEN.fullmatch(line.split("\t")[0]) for line in lines)
     return "wikiann" if lines and all(prefixed) else "columns"
 
 
@@ -92,8 +88,11 @@ class DataFolder:
             raise ZgulError(f"unknown task {task!r}: choose pos or ner")
         files = _existing(self.path / task / language, split, FORMATS)
         if not files:
-            missing = f"no {task} data for {language!r}, split {split!r}, in {self.path}"
-            raise ZgulError(f"{missing}; {self._what_is_there(task, language)}")
+            here = [(code, other) for other_task, code, other in self.splits() if other_task == task]
+            splits = " ".join(other for code, other in here if code == language)
+            languages = " ".join(sorted({code for code, _ in here})) or "none"
+            there = f"{language} has the splits: {splits}" if splits else f"{task} has the languages: {languages}"
+            raise ZgulError(f"no {task} data for {language!r}, split {split!r}, in {self.path}; {there}")
         if len(files) > 1:
             others = ", ".join(file.name for file in files[1:])
             warnings.warn(f"{files[0]} is read; beside it lies {others}", ZgulWarning, stacklevel=3)
@@ -106,10 +105,8 @@ class DataFolder:
         names = ((path, _LABELLED.fullmatch(path.name)) for task in TASKS for path in self.path.glob(f"{task}/*/*"))
         splits = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
         if not splits:
-            raise ZgulError(
-                f"{self.path} has no labelled data; expected is DIR/TASK/LANG/SPLIT.tsv such as pos/fo/test.tsv "
-                "(`zgul data fetch --output DIR` makes such a folder)"
-            )
+            advice = "`zgul data fetch --output DIR` makes such a folder"
+            raise ZgulError(f"{self.path} has no labelled data such as pos/fo/test.tsv ({advice})")
         return sorted(splits, key=lambda key: (TASKS.index(key[0]), key[1], _split_rank(key[2])))
 
     def text_files(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> list[Path]:
@@ -122,21 +119,10 @@ class DataFolder:
         paths = self.text_files(language, kinds)
         if not paths:
             folder = self.path / "text"
-            languages = _listed({path.name.split(".")[0] for path in folder.glob("*.txt*")})
-            raise ZgulError(
-                f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}; there is text for: {languages}"
-            )
+            there = " ".join(sorted({path.name.split(".")[0] for path in folder.glob("*.txt*")})) or "nothing"
+            missing = f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}"
+            raise ZgulError(f"{missing}; there is text for: {there}")
         return (line for path in paths for line in Lines(path) if line.strip())
-
-    def _what_is_there(self, task: str, language: str) -> str:
-        folder = self.path / task / language
-        if folder.is_dir():
-            names = map(_LABELLED.fullmatch, (path.name for path in folder.iterdir()))
-            return f"{folder} has the splits: " + _listed({name[1] for name in names if name})
-        languages = {path.name for path in folder.parent.glob("*") if path.is_dir()}
-        if languages:
-            return f"{folder.parent} has the languages: " + _listed(languages)
-        return f"{folder} does not exist (expected there: {language}/SPLIT.tsv, perhaps with .xz, .gz or .zst)"
 
 
 def _existing(folder: Path, stem: str, formats: Iterable[str]) -> list[Path]:
@@ -148,7 +134,3 @@ def _split_rank(split: str) -> tuple[bool, int, str]:
     """The usual order; splits with a prefix (``panx.``) come after those without."""
     base = split.rsplit(".", 1)[-1]
     return base != split, SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER), split
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " ".join(sorted(names)) or "nothing"

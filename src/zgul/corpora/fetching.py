@@ -7,19 +7,19 @@ without an error, its SHA-256 goes to ``DIR/fetched.json``, and from then on the
 also lists the datasets of the folder with their releases, and the files that zgul may overwrite.
 """
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from rich.console import Console
 
-from zgul.corpora import catalogue, columns, conllu, wikiann
+from zgul.corpora import catalogue, columns
 from zgul.corpora.catalogue import Dataset, File
+from zgul.corpora.data_folder import read_labelled
 from zgul.corpora.sentence import Sentence
 from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
@@ -76,28 +76,21 @@ def fetch_datasets(
         datasets = [catalogue.at_release(dataset, release) for dataset in datasets]
     folder = data_dir or cache_dir() / "data"
     with exclusive(folder / "raw"):
-        files = _DataFolder(folder).add(datasets, mirror, options)
+        files = _Fetch(folder, mirror, options).add(datasets)
     return FetchResult(folder, files, [dataset for dataset in grouped if not dataset.files])
 
 
-@dataclass
-class _DataFolder:
-    """A data folder under construction. All fields but the first are the content of ``fetched.json``."""
+class _Fetch:
+    """One fetch into a data folder."""
 
-    root: Path
-    releases: dict[str, str] = field(default_factory=dict)  # by dataset
-    checksums: dict[str, str] = field(default_factory=dict)  # of the first fetch, by upstream path
-    laid_out: list[str] = field(default_factory=list)  # files that zgul may overwrite
-
-    def __post_init__(self) -> None:
-        path = self.root / MANIFEST
-        if not path.exists():
-            return
-        manifest = read_json(path)
+    def __init__(self, root: Path, mirror: str | None, options: DownloadOptions) -> None:
+        self.root, self.mirror, self.options = root, mirror, options
+        path = root / MANIFEST
+        manifest = read_json(path) if path.exists() else {"releases": {}, "checksums": {}, "laid_out": []}
         try:
-            self.releases = {str(name): str(release) for name, release in manifest["releases"].items()}
-            self.checksums = {str(name): str(digest) for name, digest in manifest["checksums"].items()}
-            self.laid_out = [str(place) for place in manifest["laid_out"]]
+            self.releases = {name: str(release) for name, release in manifest["releases"].items()}  # by dataset
+            self.checksums = {name: str(digest) for name, digest in manifest["checksums"].items()}  # by upstream path
+            self.laid_out = [str(place) for place in manifest["laid_out"]]  # files that zgul may overwrite
         except (KeyError, TypeError, AttributeError) as error:
             raise ZgulError(f"{path} is damaged ({error}). Delete it to fetch everything again.") from error
 
@@ -105,40 +98,39 @@ class _DataFolder:
         fields = {"releases": self.releases, "checksums": self.checksums, "laid_out": self.laid_out}
         write_json(self.root / MANIFEST, fields)
 
-    def add(self, datasets: list[Dataset], mirror: str | None, options: DownloadOptions) -> list[FetchedFile]:
+    def add(self, datasets: list[Dataset]) -> list[FetchedFile]:
         """Download first, then write each file of the folder once, then record what is now trusted."""
-        places = {place for dataset in datasets for place in _places(dataset)}
-        for place in sorted(places):
-            self._check_free(place)
-        parts = [part for part in self._known_with(datasets) if _places(part) & places]
+        places = {place for dataset in datasets for place in dataset.places}
+        for path in sorted(self.root / place for place in places.difference(self.laid_out)):
+            if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never write over, or beside, files of others
+                raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
+        parts = [part for part in self._known_with(datasets) if places.intersection(part.places)]
         upstream = {file.path: (part, file) for part in parts for file in part.files}
-        fetched = [self._ensure(part, file, mirror, options) for part, file in upstream.values()]
+        fetched = {path: self._ensure(part, file) for path, (part, file) in upstream.items()}
         self.laid_out = sorted({*self.laid_out, *places})
         self._save()
-        self._lay_out(places, parts, fetched)
+        first_fetched = {path: file for path, file in fetched.items() if file.trust == "first fetch"}
+        try:
+            self._lay_out(places, parts)
+        except ZgulError as error:
+            for file in first_fetched.values():  # a file that cannot be read must not be trusted the next time
+                file.path.unlink(missing_ok=True)
+            raise ZgulError(f"{error} The upstream file is not what the catalogue expects.") from error
         self.releases |= {dataset.name: dataset.release for dataset in datasets}
-        new = {path: file.sha256 for path, file in zip(upstream, fetched, strict=True) if file.trust == "first fetch"}
-        self.checksums = dict(sorted({**self.checksums, **new}.items()))
+        self.checksums |= {path: file.sha256 for path, file in first_fetched.items()}
         self._save()
-        return fetched
+        return list(fetched.values())
 
-    def _known_with(self, datasets: list[Dataset]) -> list[Dataset]:
+    def _known_with(self, datasets: list[Dataset]) -> Iterator[Dataset]:
         """These datasets and those fetched before, in the order of the catalogue."""
         given = {dataset.name: dataset for dataset in datasets}
         for listed in catalogue.DATASETS:
-            release = self.releases.get(listed.name)
-            if release and listed.name not in given:
-                given[listed.name] = listed if release == listed.release else catalogue.at_release(listed, release)
-        return [given[listed.name] for listed in catalogue.DATASETS if listed.name in given]
+            if listed.name in given:
+                yield given[listed.name]
+            elif release := self.releases.get(listed.name):
+                yield listed if release == listed.release else catalogue.at_release(listed, release)
 
-    def _check_free(self, place: str) -> None:
-        """Never write over, or beside, a file that somebody else put there."""
-        path = self.root / place
-        others = [] if place in self.laid_out else sorted(path.parent.glob(f"{path.stem}.*"))
-        if others:
-            raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
-
-    def _ensure(self, dataset: Dataset, file: File, mirror: str | None, options: DownloadOptions) -> FetchedFile:
+    def _ensure(self, dataset: Dataset, file: File) -> FetchedFile:
         """Download an upstream file, unless a copy with the right checksum is there."""
         expected = file.sha256 or self.checksums.get(file.path)
         trust = "catalogue" if file.sha256 else "earlier fetch" if expected else "first fetch"
@@ -147,8 +139,8 @@ class _DataFolder:
         if digest and expected in (digest, None):
             return FetchedFile(dataset.name, path, digest, trust, downloaded=False)
         try:
-            url = f"{(mirror or dataset.host).rstrip('/')}/{file.path}"
-            download(url, path, checksum=expected, max_bytes=file.max_bytes, options=options)
+            url = f"{(self.mirror or dataset.host).rstrip('/')}/{file.path}"
+            download(url, path, checksum=expected or "", max_bytes=file.max_bytes, options=self.options)
         except ChecksumError as error:
             advice = "Try another host with --mirror. If upstream has really changed, please report it."
             if trust == "earlier fetch":
@@ -156,43 +148,16 @@ class _DataFolder:
             raise ZgulError(f"{error} {advice}") from error
         return FetchedFile(dataset.name, path, expected or file_digest(path), trust, downloaded=True)
 
-    def _lay_out(self, places: set[str], parts: list[Dataset], fetched: list[FetchedFile]) -> None:
-        try:
-            for place in sorted(places):
-                with Console(stderr=True).status(f"Writing {place}"):
-                    columns.write(self.root / place, self._sentences(place, parts))
-        except ZgulError as error:
-            for file in fetched:
-                if file.trust == "first fetch":  # a file that cannot be read must not be trusted the next time
-                    file.path.unlink(missing_ok=True)
-            raise ZgulError(f"{error} The upstream file is not what the catalogue expects.") from error
-
-    def _sentences(self, place: str, parts: list[Dataset]) -> Iterator[Sentence]:
-        for part in parts:
-            for file in part.files:
-                if place == _place(part, file.split):
-                    yield from _read(part, file, self.root / "raw" / file.path)
+    def _lay_out(self, places: set[str], parts: list[Dataset]) -> None:
+        for place in sorted(places):
+            files = [(part, file) for part in parts for file in part.places.get(place, ())]
+            read = (_read(self.root / "raw" / file.path, part.task, file.member) for part, file in files)
+            with Console(stderr=True).status(f"Writing {place}"):
+                columns.write(self.root / place, chain.from_iterable(read))
 
 
-def _place(dataset: Dataset, split: str) -> str:
-    return f"{dataset.task}/{dataset.language}/{split}.tsv"
-
-
-def _places(dataset: Dataset) -> set[str]:
-    return {_place(dataset, split) for split in dataset.splits}
-
-
-def _read(dataset: Dataset, file: File, path: Path) -> Iterator[Sentence]:
-    if file.member:
-        yield from _read_member(path, *file.member.rsplit("/", 1))
-    elif dataset.reader == "columns":
-        yield from columns.read(path, dataset.task)
-    else:
-        for sentence in conllu.read(path):
-            tagged = sentence.to_sentence(dataset.task)
-            if tagged.tags is None:
-                raise ZgulError(f"{sentence.place}: the sentence has no {dataset.task} tags.")
-            yield tagged
+def _read(path: Path, task: str, member: str | None) -> Iterable[Sentence]:
+    return _read_member(path, *member.rsplit("/", 1)) if member else read_labelled(path, task)
 
 
 def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
@@ -208,7 +173,7 @@ def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
                         raise ZgulError(f"{path}: {inner}/{info.name} is larger than {MAX_MEMBER:,} bytes.")
                     stream = tar.extractfile(info) if PurePosixPath(info.name).name == part else None
                     if stream is not None:
-                        yield from wikiann.read(stream)
+                        yield from columns.read_wikiann(stream)
                         return
                 raise ZgulError(f"{path}: the archive contains no {inner}/{part}.")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:

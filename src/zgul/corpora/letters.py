@@ -8,8 +8,6 @@ YUS``: ``BIG YUS``). A letter without a known similar one stays as it is. Not in
 runs.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
 from functools import cache

@@ -1,4 +1,4 @@
-"""Lines of text from a file, a compressed file, standard input or an open stream; and writing them.
+"""Lines of text from a file, a compressed file, standard input or an open stream.
 
 All readers share this module, so broken input is handled in one place. Errors name the file and the line.
 Refused with a ``ZgulError``: bytes that are not UTF-8, NUL characters, damaged or truncated compressed files, lines
@@ -6,19 +6,16 @@ over 16 MiB. Repaired with one ``ZgulWarning`` per file: a byte-order mark (drop
 ``\\n``).
 """
 
-from __future__ import annotations
-
-import io
+import contextlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.files import DAMAGED, create_binary, open_binary
+from zgul.files import DAMAGED, open_binary
 
 Source = Path | str | IO[Any]  # a path, "-" for standard input, or a stream opened as binary or text
-Sink = Path | str | IO[Any]  # a path, "-" for standard output, or a stream opened as binary or text
 
 MAX_LINE = 1 << 24  # bytes
 MAX_BLOCK_LINES, MAX_BLOCK = 100_000, 1 << 24  # lines and characters between two blank lines
@@ -34,20 +31,14 @@ class Lines:
         self.source = source
         self.name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "input"))
         self.name = "standard input" if self.name == "-" else self.name
-        self.line = ""  # the current one
         self.number = 0  # of the current line, from 1
         self.unfinished = False  # the current line has no line end
 
     def __iter__(self) -> Iterator[str]:
-        if isinstance(self.source, str | Path):
-            stream = open_binary(self.source)
-            try:
-                yield from self._decoded(stream)
-            finally:
-                if str(self.source) != "-":
-                    stream.close()
-        else:
-            yield from self._decoded(self.source)
+        stream = open_binary(self.source) if isinstance(self.source, str | Path) else self.source
+        ours = isinstance(self.source, str | Path) and str(self.source) != "-"
+        with stream if ours else contextlib.nullcontext():
+            yield from self._decoded(stream)
 
     def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
         """Collect the lines between blank lines, and between lines that begin with ``separator``.
@@ -55,21 +46,19 @@ class Lines:
         Each block comes with the number of its first line.
         """
         block: list[str] = []
-        first = characters = 0
+        characters = 0
         for line in self:
-            if not line or line.isspace() or line.startswith(separator):
-                if block:
-                    yield first, block
+            if line and not line.isspace() and not line.startswith(separator):
+                block.append(line)
+                characters += len(line)
+                if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
+                    limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
+                    raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
+            elif block:
+                yield self.number - len(block), block
                 block, characters = [], 0
-                continue
-            first = first if block else self.number
-            block.append(line)
-            characters += len(line)
-            if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
-                limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
-                raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
         if block:
-            yield first, block
+            yield self.number - len(block) + 1, block
 
     def error(self, problem: str, line: int | None = None) -> ZgulError:
         """Make an error that names the file and a line, by default the current one."""
@@ -84,23 +73,19 @@ class Lines:
         for raw in self._raw(stream):
             self.number += 1
             line: str = raw if isinstance(raw, str) else self._decode(raw)
-            if line[-1] == "\n":
-                line = line[:-1]
-                if line and line[-1] == "\r":
-                    line = line[:-1]
-                    if not windows:
-                        windows = True
-                        self.warn("Windows line ends are read as plain ones")
-            elif len(raw) >= MAX_LINE:
+            self.unfinished = line[-1] != "\n"
+            if self.unfinished and len(raw) >= MAX_LINE:
                 raise self.error(_TOO_LONG)
-            else:
-                self.unfinished = True
+            if line.endswith("\r\n") and not windows:
+                windows = True
+                self.warn("Windows line ends are read as plain ones")
+            if not self.unfinished:
+                line = line[:-1].removesuffix("\r")
             if "\0" in line:
                 raise self.error(_NUL)
             if self.number == 1 and line.startswith(BOM):
                 line = line[1:]
                 self.warn("the byte-order mark at the start of the file was dropped")
-            self.line = line
             yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:
@@ -116,41 +101,20 @@ class Lines:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
+            advice = "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
+            problem = f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; {advice}"
             if self.number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 problem = "this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
             elif b"\0" in raw:  # a program or a picture, for which no encoding will help
                 problem = _NUL
             elif len(raw) >= MAX_LINE:
                 problem = _TOO_LONG
-            else:
-                problem = (
-                    f"byte {error.start + 1} ({raw[error.start]:#04x}) is not UTF-8; "
-                    "convert the file first, for example: iconv -f ISO-8859-1 -t UTF-8"
-                )
             raise self.error(problem) from error
 
 
 def damage(name: str, line: int, error: Exception) -> ZgulError:
     """Explain one of ``DAMAGED``, which was raised after this many lines."""
     return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
-
-
-def write_blocks(sink: Sink, blocks: Iterable[str]) -> int:
-    """Write pieces of text and return their number. A file appears whole at the end or not at all."""
-    if isinstance(sink, str | Path):
-        with create_binary(sink) as stream:
-            return write_blocks(stream, blocks)
-    text_stream = isinstance(sink, io.TextIOBase)
-    count = 0
-    for block in blocks:
-        try:
-            encoded = block.encode("utf-8")
-        except UnicodeEncodeError as error:
-            half = block[error.start : error.end]
-            raise ZgulError(f"cannot be written as UTF-8: {half!r} is half of a character") from error
-        sink.write(block if text_stream else encoded)
-        count += 1
-    return count
 
 
 def check_word(word: str) -> None:

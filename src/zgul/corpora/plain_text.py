@@ -1,7 +1,5 @@
 """Plain text: running text in paragraphs, or one sentence a line, perhaps with spaces between all words."""
 
-from __future__ import annotations
-
 import statistics
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +33,9 @@ def read(source: Source, form: str = "sentences", language: str | None = None) -
     if form not in FORMS:
         raise ZgulError(f"unknown form of text {form!r}: choose one of {', '.join(FORMS)}")
     lines = Lines(source)
-    return _opening_document(_cut(iter(lines), form, language, lines.name))
+    for number, sentence in enumerate(_cut(iter(lines), form, language, lines.name)):
+        sentence.opens = sentence.opens if number else "document"
+        yield sentence
 
 
 def split(text: str, form: str = "auto", language: str | None = None) -> Iterator[Sentence]:
@@ -67,31 +67,18 @@ def lines_are_sentences(lines: Sequence[str]) -> bool:
 
 def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> Iterator[Sentence]:
     if form == "auto":
-        first = _beginning(lines)
+        first: list[str] = []
+        for line in islice(lines, SAMPLE):
+            first.append(line)
+            if sum(map(len, first)) > segment.BUFFER:  # hold no more text than `segment.stream` does
+                break
         lines = chain(first, lines)
         form = "sentences" if lines_are_sentences(first) else "raw"
         if form == "sentences":
-            problem = (
-                f"{name}: most lines are short and have no final punctuation, so each line is read as a sentence. "
-                "If sentences go on from line to line, say that it is running text (--input text, form='raw')."
-            )
-            warnings.warn(problem, ZgulWarning, stacklevel=2)
-    if form == "raw":
-        yield from segment.stream(lines, language)
-    else:
-        yield from _one_a_line(lines, form, language)
-
-
-def _beginning(lines: Iterator[str]) -> list[str]:
-    """The first lines: at most ``SAMPLE``, and not many more characters than ``segment.stream`` holds."""
-    first: list[str] = []
-    characters = 0
-    for line in islice(lines, SAMPLE):
-        first.append(line)
-        characters += len(line)
-        if characters > segment.BUFFER:
-            break
-    return first
+            seen = "most lines are short and have no final punctuation, so each line is read as a sentence"
+            advice = "If sentences go on from line to line, say that it is running text (--input text, form='raw')."
+            warnings.warn(f"{name}: {seen}. {advice}", ZgulWarning, stacklevel=2)
+    yield from segment.stream(lines, language) if form == "raw" else _one_a_line(lines, form, language)
 
 
 def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterator[Sentence]:
@@ -107,10 +94,3 @@ def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterat
         given = given or bool(sentence.words)
         after_blank = given and not sentence.words
         position += len(line) + 1
-
-
-def _opening_document(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
-    for sentence in islice(sentences, 1):
-        sentence.opens = "document"
-        yield sentence
-    yield from sentences

@@ -8,7 +8,7 @@ added, each because it brings the words closer to those of real treebanks:
   (кн[ѧ]зю), runs of dots, dashes, exclamation and question marks.
 - English clitics are split off (do|n't, it|'s), as in Universal Dependencies.
 - A full stop belongs to the word before it if that word is an initial (J. Smith, z. B.), an ordinal (3. mai), an
-  abbreviation (``zgul.corpora.abbreviations``), or short and the sentence goes on (etc. and).
+  abbreviation (``abbreviations.toml``), or short and the sentence goes on (etc. and).
 
 In scripts without spaces the words are what Unicode's rules give: single characters of Han, Hiragana and Thai.
 
@@ -20,20 +20,27 @@ Every word is ``text[start:end]`` of its sentence's text. Only blanks are left o
 zero-width space and byte-order mark. No word contains any of them.
 """
 
-from __future__ import annotations
-
+import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
+from typing import Literal
 
 import regex
 
-from zgul.corpora.abbreviations import BEFORE_NUMBERS, Abbreviations
 from zgul.corpora.sentence import Sentence
 
 BUFFER = 1 << 16  # characters of a paragraph that `stream` holds at most, unless one line is longer
 BLANK = r"\s\p{Cc}\u200b\ufeff"  # the inside of a character class
+LEARN_FROM = 1 << 18  # characters: enough to learn abbreviations from, and the counts stay small
 
 Span = tuple[int, int]
+
+_LISTS = tomllib.loads(Path(__file__).with_name("abbreviations.toml").read_text("utf-8"))
+_EVERY_LANGUAGE = frozenset(_LISTS["every_language"].split())
+_BEFORE_NUMBERS = frozenset(_LISTS["before_numbers"].split())
+_LISTED = {code: set(words.split()) for codes, words in _LISTS["languages"].items() for code in codes.split()}
 
 _MARK = rf"[[\p{{WB=Extend}}\p{{WB=Format}}\p{{WB=ZWJ}}]--[{BLANK}]]"  # belongs to the character before it
 _REST = rf"[^{BLANK}]*? (?: \b | (?= [{BLANK}] | \Z ) )"  # of a word by UAX 29, which never goes over a blank
@@ -72,6 +79,35 @@ _LETTER = regex.compile(r"\p{L}\p{M}*")
 _LETTER_STOP = regex.compile(r"\p{L}\p{M}*\.")
 _ORDINAL = regex.compile(r"\p{Nd}{1,2}")
 _SHORT = regex.compile(r"(?:\p{L}\p{M}*){1,4}")
+_WITHOUT_STOP = regex.compile(r"\p{L}[\p{L}\p{M}]*+(?!\.)")
+_WITH_STOP = regex.compile(r"(?<![\p{L}\p{M}.])(\p{L}[\p{L}\p{M}]*+)\.\s+(?:(\p{Ll})|\p{Lu})")
+
+
+class Abbreviations:
+    """The abbreviations of a text: those listed for its language, and those that the text itself shows.
+
+    A word that mostly has a full stop with lower case after it (``geb. in``) is an abbreviation, because sentences
+    seldom begin in lower case.
+    """
+
+    def __init__(self, language: str | None = None) -> None:
+        self._listed = _EVERY_LANGUAGE.union(_LISTED.get(language or "", ()))
+        self._counts: Counter[tuple[str, str]] = Counter()  # of a word and what comes after it
+        self._characters = 0
+
+    def learn(self, text: str) -> None:
+        """Count the words of a passage with and without a full stop."""
+        if self._characters > LEARN_FROM:
+            return
+        self._characters += len(text)
+        self._counts.update((word, "no stop") for word in _WITHOUT_STOP.findall(text.lower()))
+        for match in _WITH_STOP.finditer(text):
+            self._counts[match[1].lower(), "stop, lower case" if match[2] else "stop, upper case"] += 1
+
+    def __contains__(self, word: str) -> bool:
+        word = word.lower()
+        other = max(1, self._counts[word, "stop, upper case"], self._counts[word, "no stop"])
+        return self._counts[word, "stop, lower case"] > other or word in self._listed
 
 
 def sentences(text: str, language: str | None = None) -> Iterator[Sentence]:
@@ -99,38 +135,27 @@ def stream(lines: Iterable[str], language: str | None = None) -> Iterator[Senten
     ends. Only a single sentence of that length is cut, at the end of a line.
     """
     abbreviations = Abbreviations(language)
-    parts: list[str] = []  # the text that is not given out yet
-    size = position = carried = 0  # its length, where it begins, and how much of it was looked at before
+    text = ""  # what is not given out yet
+    position = carried = 0  # where it begins, and how much of it was looked at before
     after_blank = False  # a blank line stands before the next sentence
     for line in chain(lines, [""]):
-        line = line.removesuffix("\n") + "\n"
-        parts.append(line)
-        size += len(line)
+        text += line.removesuffix("\n") + "\n"
         blank = _BLANKS.fullmatch(line) is not None
-        if not blank and size < BUFFER:
+        if not blank and len(text) < BUFFER:
             continue
-        text = "".join(parts)
         abbreviations.learn(text[carried:])
-        spans_of_sentences = list(_sentence_spans(text, abbreviations))
-        keep = len(text)
-        if not blank and len(spans_of_sentences) > 1:
-            keep = spans_of_sentences.pop()[0][0][0]
-        for number, (spans, first) in enumerate(spans_of_sentences):
-            sentence = _sentence(text, spans, language)
-            sentence.start += position
-            sentence.opens = "paragraph" if first and (number or after_blank) else None
-            yield sentence
-        after_blank = blank if spans_of_sentences else after_blank
+        sentences = list(_sentence_spans(text, abbreviations))
+        keep = len(text) if blank or len(sentences) < 2 else sentences.pop()[0][0][0]
+        for number, (spans, first) in enumerate(sentences):
+            start, end = spans[0][0], spans[-1][1]
+            offsets = [(a - start, b - start) for a, b in spans]
+            words = [text[a:b] for a, b in spans]
+            opens: Literal["paragraph"] | None = "paragraph" if first and (number or after_blank) else None
+            yield Sentence(words, None, language, None, text[start:end], offsets, position + start, opens)
+        after_blank = blank if sentences else after_blank
         position += keep
-        parts = [text[keep:]]
-        size = carried = len(parts[0])
-
-
-def _sentence(text: str, spans: list[Span], language: str | None) -> Sentence:
-    start, end = spans[0][0], spans[-1][1]
-    offsets = [(a - start, b - start) for a, b in spans]
-    words = [text[a:b] for a, b in spans]
-    return Sentence(words, language=language, text=text[start:end], offsets=offsets, start=start)
+        text = text[keep:]
+        carried = len(text)
 
 
 def _sentence_spans(text: str, abbreviations: Abbreviations) -> Iterator[tuple[list[Span], bool]]:
@@ -203,7 +228,7 @@ def _is_abbreviation(text: str, before: list[Span], after: list[Span], abbreviat
         before_letter = len(following) == 2 and _LETTER_STOP.fullmatch(text, first[0], following[1][1])
         if spaced and (after_letter or before_letter):
             return True
-    if name.lower() in BEFORE_NUMBERS and text[first[0]].isdigit():
+    if name.lower() in _BEFORE_NUMBERS and text[first[0]].isdigit():
         return True
     goes_on = _LOWER.match(text, *first) or _GOES_ON.match(text, *first)
     return goes_on is not None and _SHORT.fullmatch(name) is not None

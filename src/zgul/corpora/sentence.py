@@ -1,7 +1,5 @@
 """The object that flows from readers to taggers: a sentence of words and, where they are known, their tags."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

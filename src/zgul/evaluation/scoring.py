@@ -6,8 +6,6 @@ UPOS this means: a run of one tag is one chunk, CCONJ and SCONJ are one class (C
 and an X at a sentence border may be lost. All of this is kept, because the paper's numbers include it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from rich.table import Table
 
 from zgul.corpora.tags import UPOS
 from zgul.errors import ZgulError
@@ -25,15 +24,12 @@ Tags = Sequence[Sequence[str]]  # of each sentence
 Chunk = tuple[str, int, int]  # type, first position, position after the last
 
 
-class _F1(TypedDict):
+class ClassScores(TypedDict):
+    """One row of the class table; percentages, and the number of gold chunks."""
+
     f1: float
     precision: float
     recall: float
-
-
-class ClassScores(_F1):
-    """One row of the class table; percentages, and the number of gold chunks."""
-
     support: int
 
 
@@ -52,46 +48,54 @@ class Scores:
 
 def scores(gold: Tags, predicted: Tags) -> Scores:
     """Score predicted against gold tags, sentence by sentence. The numbers equal seqeval's."""
-    words = _check(gold, predicted)
+    words = check_aligned(gold, predicted)
     reference, guess = _chunks(gold), _chunks(predicted)
     right = _count_types(ours & theirs for ours, theirs in zip(guess, reference, strict=True))
     guessed, true = _count_types(guess), _count_types(reference)
     names = _class_names(set(chain(*gold, *predicted)))
     per_class = {
-        name: ClassScores(support=true[kind], **_f1(right[kind], guessed[kind], true[kind]))
+        name: _class_scores(right[kind], guessed[kind], true[kind])
         for kind, name in sorted(names.items(), key=lambda item: item[1])
         if guessed[kind] or true[kind]
     }
+    micro = _class_scores(right.total(), guessed.total(), true.total())
     equal = sum(map(str.__eq__, chain.from_iterable(gold), chain.from_iterable(predicted)))
-    return Scores(
-        **_f1(right.total(), guessed.total(), true.total()),
-        accuracy=100.0 * equal / words,
-        per_class=per_class,
-        sentences=len(gold),
-        words=words,
-    )
+    accuracy = 100.0 * equal / words
+    return Scores(micro["f1"], micro["precision"], micro["recall"], accuracy, per_class, len(gold), words)
+
+
+def format_scores(scores: Scores) -> Table:
+    """A table of the classes with the totals in the last row. Print it with ``rich``."""
+    caption = f"{scores.sentences:,} sentences, {scores.words:,} words, accuracy {scores.accuracy:.1f}"
+    table = Table("class", caption=caption)
+    for name in ("F1", "precision", "recall", "support"):
+        table.add_column(name, justify="right")
+    for label, row in scores.per_class.items():
+        percentages = (f"{value:.1f}" for value in (row["f1"], row["precision"], row["recall"]))
+        table.add_row(label, *percentages, f"{row['support']:,}")
+    table.add_section()
+    percentages = (f"{value:.1f}" for value in (scores.f1, scores.precision, scores.recall))
+    support = sum(row["support"] for row in scores.per_class.values())
+    table.add_row("all (micro)", *percentages, f"{support:,}", style="bold")
+    return table
 
 
 def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
     """Count the right, predicted and gold chunks of each sentence, [sentences, 3]. Their sums give the micro-F1."""
-    _check(gold, predicted)
+    check_aligned(gold, predicted)
     pairs = zip(_chunks(gold), _chunks(predicted), strict=True)
     return np.array([(len(true & guessed), len(guessed), len(true)) for true, guessed in pairs])
 
 
-def _check(gold: Tags, predicted: Tags) -> int:
+def check_aligned(gold: Tags, predicted: Tags) -> int:
     """Check that the two sides can be compared, and return the number of words."""
     if len(gold) != len(predicted):
-        raise ZgulError(
-            f"cannot score: {len(gold)} gold sentences but {len(predicted)} predicted ones; "
-            "both must come from the same file"
-        )
+        counts = f"{len(gold)} gold sentences but {len(predicted)} predicted ones"
+        raise ZgulError(f"cannot score: {counts}; both must come from the same file")
     for number, (left, right) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(left) != len(right):
-            raise ZgulError(
-                f"cannot score: sentence {number} has {len(left)} gold tags but {len(right)} predicted ones; "
-                "every word needs one tag"
-            )
+            problem = f"sentence {number} has {len(left)} gold tags but {len(right)} predicted ones"
+            raise ZgulError(f"cannot score: {problem}; every word needs one tag")
         if "" in left or "" in right:
             raise ZgulError(f"cannot score: a tag of sentence {number} is empty; untagged words are O or _")
     words = sum(map(len, gold))
@@ -153,9 +157,9 @@ def _count_types(sentences: Iterable[set[Chunk]]) -> Counter[str]:
     return Counter(kind for chunks in sentences for kind, _, _ in chunks)
 
 
-def _f1(right: int, predicted: int, gold: int) -> _F1:
+def _class_scores(right: int, predicted: int, gold: int) -> ClassScores:
     """Percentages. Undefined ones are 0, as in seqeval."""
-    precision = right / predicted if predicted else 0.0
-    recall = right / gold if gold else 0.0
+    precision = 100.0 * right / predicted if predicted else 0.0
+    recall = 100.0 * right / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    return {"f1": 100.0 * float(f1), "precision": 100.0 * float(precision), "recall": 100.0 * float(recall)}
+    return {"f1": f1, "precision": precision, "recall": recall, "support": gold}

@@ -1,7 +1,5 @@
 """Is one system better than another? Spread over seeds, McNemar's test on words, paired bootstrap of F1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zgul.errors import ZgulError
-from zgul.evaluation.scoring import chunk_counts
+from zgul.evaluation.scoring import Tags, check_aligned, chunk_counts
 
 EXACT_BELOW = 25  # discordant words; the chi-square approximation is good from here on
-
-Tags = Sequence[Sequence[str]]  # one list of tags for each sentence
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,8 @@ def mean_std(values: Sequence[float]) -> MeanStd:
 
 def mcnemar(gold: Tags, first: Tags, second: Tags) -> McNemar:
     """Compare two systems word by word."""
-    _check_aligned(gold, first, second)
+    check_aligned(gold, first)
+    check_aligned(gold, second)
     flat = (chain.from_iterable(tags) for tags in (gold, first, second))
     right = [(truth == a, truth == b) for truth, a, b in zip(*flat, strict=True)]
     return mcnemar_counts(right.count((True, False)), right.count((False, True)))
@@ -84,7 +81,6 @@ def bootstrap_f1(
     """Paired bootstrap over sentences of the difference in F1, with its percentile interval."""
     if samples < 1 or not 0 < confidence < 1:
         raise ZgulError("the bootstrap needs samples >= 1 and a confidence between 0 and 1, such as 0.95")
-    _check_aligned(gold, first, second)
     counts = np.concatenate([chunk_counts(gold, first), chunk_counts(gold, second)], axis=1)  # [sentences, 6]
     rng = np.random.default_rng(seed)
     size = len(counts)
@@ -100,10 +96,3 @@ def _f1_difference(counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     right, total = counts[..., [0, 3]], counts[..., [1, 4]] + counts[..., [2, 5]]
     f1 = 200.0 * right / np.maximum(total, 1)
     return np.asarray(f1[..., 0] - f1[..., 1])
-
-
-def _check_aligned(*systems: Tags) -> None:
-    if len({tuple(map(len, tags)) for tags in systems}) > 1:
-        raise ZgulError("cannot compare: the systems must tag the same words of the same sentences")
-    if not any(systems[0]):
-        raise ZgulError("cannot compare: there are no words. Is the file empty?")

@@ -2,9 +2,7 @@
 
 from zgul.languages.groups import GROUPS, SOURCES, TARGETS, Assignment, Group, assign_group, explain_group
 from zgul.languages.language import Language, find
-from zgul.languages.relatedness import most_related, shared_ancestors, similarity
-from zgul.languages.uriel import closest_relative, feature_names, feature_source, features
+from zgul.languages.relatedness import feature_names, feature_source, features, most_related, similarity
 
-__all__ = ["GROUPS", "SOURCES", "TARGETS", "Assignment", "Group", "Language"]
-__all__ += ["assign_group", "closest_relative", "explain_group", "feature_names", "feature_source", "features"]
-__all__ += ["find", "most_related", "shared_ancestors", "similarity"]
+__all__ = ["GROUPS", "SOURCES", "TARGETS", "Assignment", "Group", "Language", "assign_group", "explain_group"]
+__all__ += ["feature_names", "feature_source", "features", "find", "most_related", "similarity"]

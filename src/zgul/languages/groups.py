@@ -4,8 +4,6 @@ The paper assigns a language by its genetic nearest neighbour, with syntax as th
 where that needs one more rule, and why.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,15 +34,13 @@ class Assignment:
     alone: bool = True  # False where other groups are as near by family, and syntax broke the tie
 
 
-GROUPS: dict[str, Group] = {
-    group.name: group
-    for group in (
-        Group("germanic", "pos", ("en", "is", "de"), ("fo", "got", "gsw")),
-        Group("slavic", "pos", ("en", "ru", "cs"), ("qpm", "hsb", "orv", "cu")),
-        Group("african", "ner", ("en", "am", "sw", "wo"), ("ha", "ig", "rw", "lg", "luo", "pcm"), area="Africa"),
-        Group("indo-aryan", "ner", ("en", "hi", "bn", "ur"), ("as", "bho")),
-    )
-}
+_GROUPS = (
+    Group("germanic", "pos", ("en", "is", "de"), ("fo", "got", "gsw")),
+    Group("slavic", "pos", ("en", "ru", "cs"), ("qpm", "hsb", "orv", "cu")),
+    Group("african", "ner", ("en", "am", "sw", "wo"), ("ha", "ig", "rw", "lg", "luo", "pcm"), area="Africa"),
+    Group("indo-aryan", "ner", ("en", "hi", "bn", "ur"), ("as", "bho")),
+)
+GROUPS = {group.name: group for group in _GROUPS}
 SOURCES: tuple[str, ...] = tuple(dict.fromkeys(code for group in GROUPS.values() for code in group.sources))
 TARGETS: tuple[str, ...] = tuple(code for group in GROUPS.values() for code in group.targets)
 
@@ -66,33 +62,31 @@ def explain_group(target: str | Language) -> Assignment:
     for group in GROUPS.values():
         if target.code in group.sources and target.code != PIVOT:
             return Assignment(group, target.code, "it is one of the group's sources")
-    pairs = [(group, source) for group in GROUPS.values() for source in group.sources if source != PIVOT]
-    shared = {(group.name, source): shared_ancestors(target, source) for group, source in pairs}
+    pairs = [(group.name, source) for group in GROUPS.values() for source in group.sources if source != PIVOT]
+    shared = {pair: shared_ancestors(target, pair[1]) for pair in pairs}
     depth = max(shared.values())
     nearest = [pair for pair, count in shared.items() if count == depth > 0]
+    family = target.family[depth - 1] if depth else ""
     english_is_nearer = shared_ancestors(target, PIVOT) > depth
-    single_group = len({name for name, _ in nearest}) == 1
+    if english_is_nearer:
+        problem = "its family leads to English, which is in every group"
+    elif not nearest:
+        problem = "it shares no family with any source language"
+    elif len({name for name, _ in nearest}) > 1:
+        problem = f"it shares only {family} with several groups"
+    else:
+        problem = ""
     for group in GROUPS.values():
-        if group.area and group.area == target.area and (english_is_nearer or not single_group):
+        if problem and group.area and group.area == target.area:
             source = max(group.sources[1:], key=lambda code: similarity(target, code))
-            reason = f"{_why_not_family(target, depth, english_is_nearer)}, but it is spoken in {group.area}"
-            return Assignment(group, source, reason)
+            return Assignment(group, source, f"{problem}, but it is spoken in {group.area}")
     if not nearest:
-        return Assignment(None, None, "it shares no family with any source language")
+        return Assignment(None, None, problem)
     name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
-    family = target.family[depth - 1]
     if english_is_nearer:
         reason = f"after English, which is in every group, it shares {family} with {find(source)}"
-    elif single_group:
-        reason = f"shares {family} with {find(source)}"
-    else:
+        return Assignment(GROUPS[name], source, reason)
+    if problem:
         reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
-    return Assignment(GROUPS[name], source, reason, alone=english_is_nearer or single_group)
-
-
-def _why_not_family(target: Language, depth: int, english_is_nearer: bool) -> str:
-    if english_is_nearer:
-        return "its family leads to English, which is in every group"
-    if depth:
-        return f"it shares only {target.family[depth - 1]} with several groups"
-    return "it shares no family with any source language"
+        return Assignment(GROUPS[name], source, reason, alone=False)
+    return Assignment(GROUPS[name], source, f"shares {family} with {find(source)}")

@@ -1,25 +1,75 @@
-"""Find a language by any of its codes, tags and names.
+"""The table of the world's languages, and how to find a language in it by any of its codes, tags and names.
+
+``scripts/build_uriel.py`` builds the table, uriel.npz: URIEL (Littell et al., 2017) gives features and families; IANA
+and CLDR give codes and names. Licences and attribution are in ATTRIBUTION.md beside this file.
 
 Everywhere in zgul the code of a language is its ISO 639-1 code if it has one, else its ISO 639-3 code. The paper's Bh
 is ``bho``.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import unicodedata
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from zgul.errors import ZgulError
-from zgul.languages import table
 
+TABLE_FILE = Path(__file__).with_name("uriel.npz")
 SUGGESTIONS = 4
 # Letters that Unicode does not decompose into a base letter and a mark.
 _PLAIN_LETTERS = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i"})
-_SCRIPT = re.compile(r"[a-z]{4}")
-_SUBTAG = re.compile(r"[a-z0-9]{1,8}")
+
+
+@dataclass(frozen=True)
+class LanguageTable:
+    """Columns over all languages. A language is a row number."""
+
+    iso3: list[str]
+    iso1: list[str]  # "" where there is none
+    name: list[str]
+    autonym: list[str]  # "" where unknown
+    aliases: list[str]  # separated by tabs: other names, withdrawn codes
+    scripts: list[str]  # ISO 15924 codes separated by spaces, the usual one first
+    territory: list[str]  # ISO 3166 code of where most speakers live
+    area: list[str]  # continent of that territory
+    nodes: list[str]  # names of the family tree's nodes
+    feature_names: list[str]
+    words: dict[str, str]  # English names of script and territory codes
+    node_parent: npt.NDArray[np.int16]  # [nodes]; -1 for a root
+    family: npt.NDArray[np.int16]  # [languages]: the node above a language; -1 for none
+    parent: npt.NDArray[np.int16]  # [languages]: its macrolanguage, or the language it is a variety of; -1 for none
+    has_features: npt.NDArray[np.bool_]  # [languages]
+    features: npt.NDArray[np.uint8]  # [languages, 289] of 0 and 1; rows of languages without features are 0
+
+    def lineage(self, row: int) -> tuple[int, ...]:
+        """The family nodes above a language, root first."""
+        nodes: list[int] = []
+        node = int(self.family[row])
+        while node >= 0:
+            nodes.insert(0, node)
+            node = int(self.node_parent[node])
+        return tuple(nodes)
+
+
+@cache
+def load_table() -> LanguageTable:
+    """Read the table, once per process. Features are stored as bits, of the languages that have some."""
+    with np.load(TABLE_FILE) as archive:
+        columns: dict[str, Any] = dict(archive)
+    for field in fields(LanguageTable):
+        if field.type in (list[str], dict[str, str]):
+            columns[field.name] = bytes(columns[field.name]).decode("utf-8").split("\n")
+    columns["words"] = dict(line.split("\t") for line in columns["words"])
+    known = np.unpackbits(columns["has_features"], count=len(columns["iso3"])).astype(bool)
+    features = np.zeros((len(known), len(columns["feature_names"])), dtype=np.uint8)
+    features[known] = np.unpackbits(columns["features"], axis=1, count=int(known.sum())).T
+    return LanguageTable(**columns | {"has_features": known, "features": features})
 
 
 @dataclass(frozen=True)
@@ -39,11 +89,11 @@ class Language:
     @property
     def script_names(self) -> tuple[str, ...]:
         """The scripts in words: Latn is Latin."""
-        return tuple(table.load().words.get(script, script) for script in self.scripts)
+        return tuple(load_table().words.get(script, script) for script in self.scripts)
 
     @property
     def territory_name(self) -> str | None:
-        return table.load().words.get(self.territory, self.territory) if self.territory else None
+        return load_table().words.get(self.territory, self.territory) if self.territory else None
 
     def __str__(self) -> str:
         return f"{self.name} ({self.code})"
@@ -61,30 +111,29 @@ def find(query: str | Language) -> Language:
     text = unicodedata.normalize("NFC", query).strip()
     if not text:
         raise ZgulError('No language given. Name one by code or name, for instance "fo" or "Faroese".')
-    rows = _codes().get(text.lower()) or _names().get(_plain(text)) or ()
+    if text.lower() in _codes():
+        return _language(_codes()[text.lower()])
+    rows = _names().get(_plain(text), ())
     if len(rows) == 1:
         return _language(rows[0])
     if rows:
-        choices = ", ".join(f"{table.load().iso3[row]} ({table.load().name[row]})" for row in rows[:8])
+        choices = ", ".join(f"{load_table().iso3[row]} ({load_table().name[row]})" for row in rows[:8])
         raise ZgulError(f'"{query}" is the name of several languages; use a code: {choices}.')
-    tagged = _find_tag(text)
-    if tagged is None:
-        similar = ", ".join(map(str, _similar(_plain(query))))
-        hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
-        raise ZgulError(f'No language is called "{query}". {hint}')
-    return tagged
+    if tagged := _find_tag(text):
+        return tagged
+    similar = ", ".join(map(str, _similar(_plain(query))))
+    hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
+    raise ZgulError(f'No language is called "{query}". {hint}')
 
 
 def _find_tag(text: str) -> Language | None:
     """Find ``sr-Latn``, ``de_CH`` or ``zh-yue``: the language, written in the script that the tag names."""
     first, *rest = re.split(r"[-_]", text.lower())
-    rows = _codes().get(first, ())
-    if len(rows) != 1 or not rest or not all(_SUBTAG.fullmatch(part) for part in rest):
+    if first not in _codes() or not rest or not all(re.fullmatch(r"[a-z0-9]{1,8}", part) for part in rest):
         return None
-    if len(rest[0]) == 3 and rest[0] in _codes():  # an extended language: zh-yue is yue
-        rows = _codes()[rest[0]]
-    language = _language(rows[0])
-    script = next((part.title() for part in rest if _SCRIPT.fullmatch(part)), None)
+    extended = len(rest[0]) == 3 and rest[0] in _codes()  # zh-yue is yue
+    language = _language(_codes()[rest[0] if extended else first])
+    script = next((part.title() for part in rest if re.fullmatch(r"[a-z]{4}", part)), None)
     return replace(language, scripts=(script,)) if script else language
 
 
@@ -98,53 +147,43 @@ def _similar(query: str) -> list[Language]:
     return list(dict.fromkeys(_language(row) for name in matches for row in names[name]))[:SUGGESTIONS]
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _language(row: int) -> Language:
-    languages = table.load()
-    return Language(
-        code=languages.iso1[row] or languages.iso3[row],
-        iso3=languages.iso3[row],
-        name=languages.name[row],
-        autonym=languages.autonym[row] or None,
-        family=tuple(languages.nodes[node] for node in languages.lineage(row)),
-        scripts=tuple(languages.scripts[row].split()),
-        territory=languages.territory[row] or None,
-        area=languages.area[row] or None,
-        row=row,
-    )
+    table = load_table()
+    code = table.iso1[row] or table.iso3[row]
+    family = tuple(table.nodes[node] for node in table.lineage(row))
+    scripts = tuple(table.scripts[row].split())
+    autonym, territory, area = (column[row] or None for column in (table.autonym, table.territory, table.area))
+    return Language(code, table.iso3[row], table.name[row], autonym, family, scripts, territory, area, row)
 
 
-@lru_cache(maxsize=1)
-def _codes() -> dict[str, tuple[int, ...]]:
+@cache
+def _codes() -> dict[str, int]:
     """Every code and the row it means. Current codes come before withdrawn ones."""
-    languages = table.load()
-    codes: dict[str, tuple[int, ...]] = {}
-    for row, aliases in enumerate(languages.aliases):
-        for alias in aliases.split("\t"):
-            if re.fullmatch(r"[a-z]{2,3}", alias):
-                codes[alias] = (row,)
-    for column in (languages.iso3, languages.iso1):
-        codes.update((code, (row,)) for row, code in enumerate(column) if code)
+    table = load_table()
+    aliases = ((alias, row) for row, aliases in enumerate(table.aliases) for alias in aliases.split("\t"))
+    codes = {alias: row for alias, row in aliases if re.fullmatch(r"[a-z]{2,3}", alias)}
+    for column in (table.iso3, table.iso1):
+        codes.update((code, row) for row, code in enumerate(column) if code)
     return codes
 
 
-@lru_cache(maxsize=1)
+@cache
 def _names() -> dict[str, tuple[int, ...]]:
     """Every plain name and the rows it may mean: main names come before own names, and these before other names.
 
     Where a language and a variety of it share a name, it means the language.
     """
-    languages = table.load()
+    table = load_table()
     ranks: dict[str, dict[int, int]] = {}  # by name and row
-    for row, aliases in enumerate(languages.aliases):
-        for rank, name in enumerate((languages.name[row], languages.autonym[row], *aliases.split("\t"))):
+    for row, aliases in enumerate(table.aliases):
+        for rank, name in enumerate((table.name[row], table.autonym[row], *aliases.split("\t"))):
             if name:
                 ranks.setdefault(_plain(name), {}).setdefault(row, min(rank, 2))
     names: dict[str, tuple[int, ...]] = {}
     for name, by_row in ranks.items():
-        best = min(by_row.values())
-        rows = [row for row, rank in by_row.items() if rank == best]
-        names[name] = tuple(row for row in rows if int(languages.parent[row]) not in rows)
+        rows = [row for row, rank in by_row.items() if rank == min(by_row.values())]
+        names[name] = tuple(row for row in rows if int(table.parent[row]) not in rows)
     return names
 
 

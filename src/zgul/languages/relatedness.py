@@ -1,20 +1,72 @@
-"""Relatedness of languages, as in the paper's appendix: genetic, syntactic, and the average of both."""
+"""URIEL's typological features, and the relatedness of languages as in the paper's appendix.
 
-from __future__ import annotations
+The features are the language vectors ``lf`` of the paper's Lang2Vec module: ``syntax`` are the 103 ``syntax_knn``
+features that the paper uses, ``all`` adds the 28 of ``phonology_knn`` and the 158 of ``inventory_knn``. All are 0 or 1.
+"""
 
+import warnings
 from collections.abc import Iterable
+from functools import cache
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from zgul.errors import ZgulError
-from zgul.languages import table
-from zgul.languages.language import Language, find
-from zgul.languages.uriel import features
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.languages.language import Language, find, load_table
 
 Kind = Literal["average", "genetic", "syntactic"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+FeatureSet = Literal["syntax", "all"]
+SIZES: dict[str, int] = {"syntax": 103, "all": 289}
+
+
+def features(language: str | Language, kind: FeatureSet = "syntax") -> npt.NDArray[np.float32]:
+    """Return the vector of a language, [103] or [289]. A language without features gets its closest relative's."""
+    if kind not in SIZES:
+        raise ZgulError(f'There is no feature set "{kind}"; choose "syntax" or "all".')
+    return load_table().features[feature_source(find(language).iso3).row, : SIZES[kind]].astype(np.float32)
+
+
+def feature_names(kind: FeatureSet = "syntax") -> list[str]:
+    """URIEL's names of the columns, in the order of ``features``."""
+    return load_table().feature_names[: SIZES[kind]]
+
+
+@cache  # so that the warning comes once per language
+def feature_source(language: str) -> Language:
+    """Return the language whose features are used: the language itself or, with a warning, its closest relative."""
+    own = find(language)
+    if load_table().has_features[own.row]:
+        return own
+    relative = closest_relative(own)
+    problem = f"URIEL has no features of {own}; those of its closest relative {relative} are used"
+    warnings.warn(problem, ZgulWarning, stacklevel=3)
+    return relative
+
+
+def closest_relative(language: str | Language) -> Language:
+    """Return the closest language by family tree that has features; a ZgulError for a language without relatives.
+
+    It is the language of which the given one is a variety (Pomak: Bulgarian). Otherwise it is the language that shares
+    most of its lineage; of several, the one that lies least deep below the common ancestor, then one with an ISO 639-1
+    code.
+    """
+    own = find(language)
+    table = load_table()
+    parent = int(table.parent[own.row])
+    if parent >= 0 and table.has_features[parent]:
+        return find(table.iso3[parent])
+    lineage = set(table.lineage(own.row))
+    ranks: list[tuple[int, int, bool, str]] = []
+    for row in np.flatnonzero(table.has_features):
+        other = table.lineage(int(row))
+        shared = len(lineage.intersection(other))
+        if shared and row != own.row:
+            ranks.append((-shared, len(other), not table.iso1[row], table.iso3[row]))
+    if not ranks:
+        raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
+    return find(min(ranks)[-1])
 
 
 def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> float:
@@ -23,20 +75,23 @@ def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> 
     A family vector has a 1 for each node of the family tree above the language. So the genetic similarity is the
     number of shared ancestors over the geometric mean of how many each language has.
     """
-    a, b = find(a), find(b)
-    if kind == "genetic":
-        return _genetic(a, b)
-    if kind == "syntactic":
-        return _cosine(features(a), features(b))
+    if kind not in KINDS:
+        raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')
     if kind == "average":
-        return (_genetic(a, b) + _cosine(features(a), features(b))) / 2
-    raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')
+        return (similarity(a, b, "genetic") + similarity(a, b, "syntactic")) / 2
+    a, b = find(a), find(b)
+    if kind == "syntactic":
+        x, y = features(a), features(b)
+        return min(1.0, float(x @ y) / float(np.sqrt((x @ x) * (y @ y))))
+    if a.iso3 == b.iso3:
+        return 1.0  # also for isolates, which have no family vector
+    return shared_ancestors(a, b) / max(1.0, float(np.sqrt(len(a.family) * len(b.family))))
 
 
 def shared_ancestors(a: str | Language, b: str | Language) -> int:
     """Count the nodes of the family tree above both languages."""
-    languages = table.load()
-    return len(set(languages.lineage(find(a).row)) & set(languages.lineage(find(b).row)))
+    table = load_table()
+    return len(set(table.lineage(find(a).row)) & set(table.lineage(find(b).row)))
 
 
 def most_related(target: str | Language, sources: Iterable[str | Language]) -> str:
@@ -45,15 +100,3 @@ def most_related(target: str | Language, sources: Iterable[str | Language]) -> s
     if not candidates:
         raise ZgulError("No source languages given: there is nothing to be related to.")
     return max(candidates, key=lambda source: similarity(target, source)).code
-
-
-def _genetic(a: Language, b: Language) -> float:
-    if a.iso3 == b.iso3:
-        return 1.0  # also for isolates, which have no family vector
-    if not a.family or not b.family:
-        return 0.0
-    return shared_ancestors(a, b) / float(np.sqrt(len(a.family) * len(b.family)))
-
-
-def _cosine(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> float:
-    return min(1.0, float(x @ y) / float(np.sqrt((x @ x) * (y @ y))))

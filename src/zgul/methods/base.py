@@ -19,7 +19,7 @@ from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import FORMS, STARTS
 from zgul.ensemble.weighting import COMBINE
 from zgul.errors import ZgulError
-from zgul.languages.uriel import FeatureSet
+from zgul.languages.relatedness import FeatureSet
 from zgul.methods.model import INVERTIBLE, Model
 from zgul.options import Options, option
 
