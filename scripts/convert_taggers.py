@@ -17,16 +17,22 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.shipped import ADAPTERS
 from zgul.adapters.storage import checksum, load_adapters
 from zgul.encoders.encoder import LAYER
+from zgul.json_files import read_json, write_json
 from zgul.tagger.saved import CONFIG, FORMAT, MODEL
-from zgul.tensors import load_tensors, read_json, save_tensors, write_json
+from zgul.tensors import Coded, load_coded, save_tensors
 
+STACKED = {
+    "weighting.score": "weighting.fusion.{}.score",
+    "weighting.score_bias": "weighting.fusion.{}.score_bias",
+    "weighting.project": "weighting.combine.{}.weight",
+    "weighting.mix_bias": "weighting.combine.{}.bias",
+}
 DROPPED_EM = ("layers", "skip_below", "patience", "recompute")  # settings of EM that no longer exist
 
 
@@ -80,15 +86,16 @@ def _known(em: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in em.items() if name not in DROPPED_EM}
 
 
-def _old_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that may have 8-bit numbers with a scale."""
-    raw = load_file(path)
-    if not any(name.endswith(".scale") for name in raw):
-        return load_tensors(path)
-    tensors = {name: value.float() for name, value in raw.items() if not name.endswith(".scale")}
-    for name, scale in raw.items():
-        if name.endswith(".scale"):
-            tensors[name.removesuffix(".scale")] *= scale.float()
+def _old_tensors(path: Path) -> dict[str, Tensor | Coded]:
+    """The tensors of a file as they are stored; 8-bit numbers with a scale as the codes that they are."""
+    raw, _ = load_coded(path)
+    tensors: dict[str, Tensor | Coded] = {}
+    for name, value in raw.items():
+        if f"{name}.scale" in raw:
+            scale = raw[f"{name}.scale"]  # [..., rows, 1]
+            tensors[name] = Coded(value.to(torch.int32), scale.squeeze(-1), 6)
+        elif not name.endswith(".scale"):
+            tensors[name] = value
     return tensors
 
 
@@ -101,26 +108,22 @@ def _renamed(name: str) -> str:
     return f"encoder.layers.{match[1]}.{ours[match[2]]}.{match[3]}"
 
 
-def _unstacked(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The folded matrices of each layer: W_kᵀ W_q as W_q, C W_v as C. Without fusion or C, W_v stays."""
-    made: dict[str, Tensor] = {}
-    for name, value in state.items():
-        for layer, matrix in enumerate(value if name.startswith("weighting.") else ()):
-            stem = {
-                "weighting.score": f"weighting.fusion.{layer}.query.weight",
-                "weighting.score_bias": f"weighting.fusion.{layer}.query.bias",
-                "weighting.project": f"weighting.combine.{layer}.weight",
-                "weighting.mix_bias": f"weighting.combine.{layer}.bias",
-            }.get(name)
-            if stem is not None:
-                made[stem] = matrix.t().contiguous() if name == "weighting.score" else matrix
-        if name not in ("weighting.score", "weighting.score_bias", "weighting.project", "weighting.mix_bias"):
-            made[name] = value
-    if made["weighting.combine.0.weight"].shape[0] == made["weighting.combine.0.weight"].shape[1]:  # one view: W_v
-        for name in [name for name in made if name.startswith("weighting.combine.")]:
-            value = made.pop(name)
-            if name.endswith("weight"):
-                made[name.replace("combine", "value")] = value
+def _layer(value: Tensor | Coded, layer: int) -> Tensor | Coded:
+    """One layer of a tensor of all layers."""
+    return Coded(value.codes[layer], value.step[layer], value.bits) if isinstance(value, Coded) else value[layer]
+
+
+def _unstacked(state: dict[str, Tensor | Coded]) -> dict[str, Tensor | Coded]:
+    """The folded matrices of each layer under their own names. Without fusion or C, W_v stays."""
+    made = {name: value for name, value in state.items() if name not in STACKED}
+    for name in [name for name in STACKED if name in state]:
+        value = state[name]
+        shape = value.codes.shape if isinstance(value, Coded) else value.shape
+        joined = shape[-1] == 2 * shape[-2] if name == "weighting.project" else True
+        for layer in range(shape[0]):
+            new = STACKED[name] if joined else "weighting.value.{}.weight"
+            if name != "weighting.mix_bias" or "weighting.combine.0.weight" in made:
+                made[new.format(layer)] = _layer(value, layer)
     return made
 
 

@@ -1,50 +1,160 @@
-"""Imports point one way, as docs/architecture.md says."""
+"""The rules of the house that can be checked: who imports whom, where speed may stand, sizes, names."""
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "zgul"
-EXCEPTIONS = {("methods/tagger.py", "tagging")}  # the package's own language adapters
+import pytest
+
+import zgul
+
+ROOT = Path(zgul.__file__).parent
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+FILES = sorted(ROOT.rglob("*.py"))
+# A part imports only parts that stand before it.
+ORDER = (
+    ("errors",),
+    ("files", "progress"),
+    ("json_files", "options"),
+    ("download",),
+    ("languages",),
+    ("corpora",),
+    ("evaluation",),
+    ("devices", "tensors"),
+    ("encoders",),
+    ("adapters",),
+    ("ensemble",),
+    ("methods",),
+    ("fast",),
+    ("tagger",),
+    ("training",),
+    ("tagging",),
+    ("paper",),
+    ("cli",),
+)
+RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+PLAIN = ("encoders", "adapters", "ensemble", "methods")  # the code that states the formulas
+# Imported inside functions: optional packages, and what takes long and few need.
+LATE = {
+    "matplotlib",
+    "spacy",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "zstandard",
+    "torch.utils.tensorboard",
+    "huggingface_hub",
+}
+LINES, FUNCTION, FORMULA_FILE = 15_000, 60, 150
 
 
-def parts_in_order() -> list[str]:
-    """The parts as the document lists them, from the top."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    listing = text.split("src/zgul/\n")[1].split("```")[0]
-    return [re.sub(r"(\.py|/)$", "", line.split()[0]) for line in listing.splitlines() if line.strip()]
+def part_of(file: Path) -> str:
+    return file.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """The parts of zgul that a module imports, anywhere in it, but not for type checkers alone."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "zgul":
-            names = [node.module] if "." in node.module else [f"zgul.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name.startswith("zgul.")]
-        else:
-            names = []
-        yield from (name.split(".")[1] for name in names)
-        yield from imports(node)
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def test_the_document_lists_every_part():
-    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert set(parts_in_order()) == there - {"__init__"}
+def imports(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        if node.module == "zgul":
+            yield from (f"zgul.{alias.name}" for alias in node.names)
 
 
-def test_a_part_imports_only_what_stands_above_it():
-    order = parts_in_order()
-    wrong = set()
-    for path in PACKAGE.rglob("*.py"):
-        name = path.relative_to(PACKAGE).as_posix()
-        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for file in FILES:
+        own = part_of(file)
         if own == "__init__":
             continue
-        used = {part for part in imports(ast.parse(path.read_text(encoding="utf-8"))) if part in order}
-        wrong |= {(name, part) for part in used if order.index(part) > order.index(own)}
-    assert wrong == EXCEPTIONS
+        for node in ast.walk(tree(file)):
+            for module in imports(node):
+                other = module.split(".")[1] if module.startswith("zgul.") else ""
+                if other in RANK and other != own and RANK[other] >= RANK[own]:
+                    wrong.append(f"{name(file)} imports {module}")
+    assert not wrong
+
+
+def test_every_part_has_a_place_and_stands_in_the_docs() -> None:
+    parts = {part_of(file) for file in FILES} - {"__init__"}
+    assert parts == set(RANK)
+    text = DOCS.read_text(encoding="utf-8")
+    assert not [part for part in parts if f"{part}/" not in text and f"{part}.py" not in text]
+
+
+def test_plain_code_never_imports_the_fast_engine() -> None:
+    for file in FILES:
+        if part_of(file) in PLAIN:
+            assert not [m for node in ast.walk(tree(file)) for m in imports(node) if m.startswith("zgul.fast")], file
+
+
+def test_the_files_of_the_formulas_are_short_and_know_no_device() -> None:
+    for file in (ROOT / "ensemble").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert len(text.splitlines()) < FORMULA_FILE, file
+        assert not re.search(r"cuda|is_cuda|device\.type|num_threads|is_grad_enabled", text), file
+
+
+def test_imports_stand_at_the_top_of_a_file() -> None:
+    wrong = []
+    for file in FILES:
+        for function in (node for node in ast.walk(tree(file)) if isinstance(node, ast.FunctionDef)):
+            for node in ast.walk(function):
+                for module in imports(node):
+                    if not any(module == late or module.startswith(f"{late}.") for late in LATE):
+                        wrong.append(f"{name(file)}, {function.name}: {module}")
+    assert not [entry for entry in wrong if not entry.startswith(("__init__.py", "tagging/__init__.py"))]  # lazy names
+
+
+def test_no_two_modules_or_classes_share_a_name() -> None:
+    modules, classes = defaultdict(list), defaultdict(list)
+    for file in FILES:
+        if file.stem not in ("__init__", "__main__"):
+            modules[file.stem].append(name(file))
+        for node in tree(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(name(file))
+    packages = {folder.name for folder in ROOT.rglob("*") if (folder / "__init__.py").is_file()}
+    assert not {key: found for key, found in modules.items() if len(found) > 1}
+    assert not {key: found for key, found in classes.items() if len(found) > 1}
+    assert {key for key in modules if key in packages} <= {"tagger"}  # the module that gives its package the name
+
+
+def test_functions_fit_on_a_screen() -> None:
+    long = []
+    for file in FILES:
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and part_of(file) != "cli":
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > FUNCTION:
+                    long.append(f"{name(file)}, {node.name}: {lines} lines")
+    assert len(long) <= 1, long
+
+
+def test_the_source_stays_small() -> None:
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES)
+    assert lines <= LINES, f"{lines:,} lines"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "what"),
+    [
+        (r"os\.environ\[[^]]+\]\s*=|os\.environ\.(setdefault|update)|putenv", "sets an environment variable"),
+        (r"torch\.backends\.|set_float32_matmul_precision|set_num_interop", "sets a flag of the whole process"),
+        (r"torch\.ops\.|torch\._(?!_version)|\.mkldnn", "calls a private operator of torch"),
+        (r"pickle\.load|torch\.load\((?![^)]*weights_only=True)", "reads a pickle"),
+    ],
+)
+def test_what_no_module_does(pattern: str, what: str) -> None:
+    for file in FILES:
+        assert not re.search(pattern, file.read_text(encoding="utf-8")), f"{name(file)} {what}"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from family import Family, family, tiny_encoder
+from zgul import encoders
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
 
@@ -20,9 +21,7 @@ def write_group(folder: Path, width: int = 16) -> Path:
             columns.write(
                 path, MADE.sentences(actor, 60 if split == "train" else 20, ("train", "dev", "test").index(split))
             )
-    model, tokenizer = tiny_encoder(MADE, width=width)
-    model.save_pretrained(folder / "encoder")
-    tokenizer.save_pretrained(folder / "encoder")
+    encoders.save(*tiny_encoder(MADE, width=width), folder / "encoder")
     return folder
 
 

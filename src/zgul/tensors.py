@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,16 +32,31 @@ _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _STEP, _HIGH, _LOW = ".step", ".high", ".low"
 
 
+class Coded(NamedTuple):
+    """A matrix in coded form: ``w = step · code``."""
+
+    codes: Tensor  # [..., rows, columns] int32
+    step: Tensor  # [..., rows]
+    bits: int
+
+    def decoded(self) -> Tensor:
+        return self.codes.float() * self.step.float()[..., None]
+
+
 def save_tensors(
-    path: Path, tensors: dict[str, Tensor], *, bits: int = 32, metadata: dict[str, str] | None = None
+    path: Path, tensors: Mapping[str, Tensor | Coded], *, bits: int = 32, metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form."""
+    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form. What is coded already stays so."""
     if bits not in (32, 16, *CODED):
         raise ZgulError(f"Tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}.")
     packed: dict[str, Tensor] = {}
     coded: dict[str, list[int]] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
+        if isinstance(tensor, Coded):
+            packed |= {name + part: value for part, value in _pack(tensor).items()}
+            coded[name] = [tensor.bits, tensor.codes.shape[-1]]
+            continue
         tensor = tensor.detach().cpu().contiguous()
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise ZgulError(f"{name} holds numbers that are not finite. {path} was not written.")
@@ -52,7 +69,7 @@ def save_tensors(
             if not torch.isfinite(packed[name]).all():
                 raise ZgulError(f"{name} holds numbers too large for 16 bits. Save {path} in 32.")
         else:
-            packed |= {name + part: value for part, value in _code(tensor, bits).items()}
+            packed |= {name + part: value for part, value in _pack(quantise(tensor, bits)).items()}
             coded[name] = [bits, tensor.shape[-1]]
     notes = dict(metadata or {}) | ({_NOTE: json.dumps(coded)} if coded else {})
     with atomic_write(path, "wb") as file:
@@ -66,53 +83,64 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 def load_with_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file and its metadata."""
-    if not path.is_file():
-        raise ZgulError(f"{path}: no such file")
-    try:
-        with safe_open(path, framework="pt") as file:
-            packed = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-            metadata = dict(file.metadata() or {})
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ZgulError(f"{path} is not a complete safetensors file ({error}). Fetch or save it again.") from error
+    stored, metadata = load_coded(path)
     tensors = {}
-    try:
-        for name, (bits, columns) in json.loads(metadata.pop(_NOTE, "{}")).items():
-            step, high, low = (packed.pop(name + part) for part in (_STEP, _HIGH, _LOW))
-            tensors[name] = _decode(step, high, low, bits, columns)
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError, zlib.error) as error:
-        raise ZgulError(f"{path} is damaged: its coded tensors cannot be read ({error}). Save it again.") from error
-    for name, tensor in (tensors | packed).items():
-        if tensor.is_floating_point() and tensor.dtype not in _FLOATS:
-            raise ZgulError(f"{path}: {name} is of the type {tensor.dtype}, which zgul does not read")
-        value = tensor.float() if tensor.dtype == torch.float16 else tensor
+    for name, tensor in stored.items():
+        value = tensor.decoded() if isinstance(tensor, Coded) else tensor
+        if value.is_floating_point() and value.dtype not in _FLOATS:
+            raise ZgulError(f"{path}: {name} is of the type {value.dtype}, which zgul does not read")
+        value = value.float() if value.dtype == torch.float16 else value
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise ZgulError(f"{path}: {name} holds numbers that are not finite. The file is damaged; save it again.")
         tensors[name] = value
     return tensors, metadata
 
 
-def _code(tensor: Tensor, bits: int) -> dict[str, Tensor]:
-    """A matrix as the steps of its rows and two streams of bytes."""
-    low = bits - 5
-    limit = 2 ** (low + 7) - 1  # the largest code whose upper part fits in a byte
+def load_coded(path: Path) -> tuple[dict[str, Tensor | Coded], dict[str, str]]:
+    """The tensors of a file as they are stored, and its metadata."""
+    if not path.is_file():
+        raise ZgulError(f"{path}: no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            packed: dict[str, Tensor | Coded] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = dict(file.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ZgulError(f"{path} is not a complete safetensors file ({error}). Fetch or save it again.") from error
+    try:
+        for name, (bits, columns) in json.loads(metadata.pop(_NOTE, "{}")).items():
+            parts: Any = [packed.pop(name + part) for part in (_STEP, _HIGH, _LOW)]
+            packed[name] = _unpack(*parts, bits, columns)
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError, zlib.error) as error:
+        raise ZgulError(f"{path} is damaged: its coded tensors cannot be read ({error}). Save it again.") from error
+    return packed, metadata
+
+
+def quantise(tensor: Tensor, bits: int) -> Coded:
+    """The numbers of each row as whole steps."""
+    limit = 2 ** (bits + 2) - 1  # the largest code whose upper part fits in a byte
     rows = tensor.double()
     size = rows.square().mean(dim=-1).sqrt() * 2 ** (_GAUSS - bits)
     # bf16 has 8 binary digits, so the step may be rounded down by less than 1%
     step = torch.maximum(size, rows.abs().amax(dim=-1) / limit * 1.01).clamp(min=1e-30).to(torch.bfloat16)
-    codes = (rows / step.double()[..., None]).round().clamp(-limit, limit).to(torch.int32).numpy().ravel()
+    return Coded((rows / step.double()[..., None]).round().clamp(-limit, limit).to(torch.int32), step, bits)
+
+
+def _pack(coded: Coded) -> dict[str, Tensor]:
+    """The steps of the rows, and the codes as two streams of bytes."""
+    low, codes = coded.bits - 5, coded.codes.numpy().ravel()
     signless = np.where(codes < 0, -2 * codes - 1, 2 * codes)  # 0, -1, 1, -2, … as 0, 1, 2, 3, …
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
     high = deflate.compress((signless >> low).astype(np.uint8).tobytes()) + deflate.flush()
     planes = np.stack([(signless >> place & 1).astype(np.uint8) for place in range(low)])
     return {
-        _STEP: step,
+        _STEP: coded.step,
         _HIGH: torch.frombuffer(bytearray(high), dtype=torch.uint8),
         _LOW: torch.from_numpy(np.packbits(planes.ravel())),
     }
 
 
-def _decode(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) -> Tensor:
-    """The matrix that `_code` was given, to half a step."""
+def _unpack(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) -> Coded:
+    """What `_pack` was given."""
     if bits not in CODED or not isinstance(columns, int) or columns < 1 or high.dtype != torch.uint8:
         raise ValueError(f"{bits!r} bits and {columns!r} columns make no sense")
     places, count = bits - 5, step.numel() * columns
@@ -126,4 +154,4 @@ def _decode(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) ->
     for place, plane in enumerate(planes):
         signless |= plane.astype(np.int32) << place
     codes = (signless >> 1) ^ -(signless & 1)
-    return torch.from_numpy(codes).float().reshape(*step.shape, columns) * step.float()[..., None]
+    return Coded(torch.from_numpy(codes).reshape(*step.shape, columns), step, bits)

@@ -10,11 +10,10 @@ from tiny_group import MADE, write_group
 from zgul import encoders
 from zgul.adapters.adapterhub import read_adapter
 from zgul.adapters.storage import load_adapters
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.training.run import find_adapters
 
-_register()
 
 
 @pytest.fixture(scope="module")

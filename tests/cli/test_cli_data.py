@@ -11,11 +11,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.corpora import catalogue
 from zgul.errors import ZgulError
 
-_register()
 
 
 def zgul(*arguments: object, env: dict[str, str] | None = None) -> str:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tiny_group import sentences, write_group
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.corpora import columns
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -20,7 +20,6 @@ from zgul.tagging.tagger import ADAPTIVE
 from zgul.training.config import TrainingConfig
 from zgul.training.run import train
 
-_register()
 KEYS = {"f1", "accuracy", "precision", "recall", "per_class", "sentences", "words", "seconds"}
 
 

@@ -5,13 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.sizes import RELEASE, sizes
 from zgul.paper.numbers import COST
 from zgul.paper.rows import ROWS, TARGET_ADAPTER, TARGET_ENCODER
 
-_register()
 PAPER = {
     "sft-m": COST.get("SFT-M", "parameters"),
     "cpg": COST.get("CPG", "parameters"),

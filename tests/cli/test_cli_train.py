@@ -12,13 +12,12 @@ import yaml
 from typer.testing import CliRunner
 
 from tiny_group import write_group
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.methods.tagger import Tagger
 from zgul.tensors import load_tensors
 
-_register()
 
 
 @pytest.fixture(scope="module")

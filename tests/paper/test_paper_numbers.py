@@ -98,7 +98,7 @@ def test_sizes_of_the_data_are_the_printed_ones(source):
     assert found == PAPER_TRAIN_DEV
     lines = [line for line in cells(source, "tab:test_size") if number(line[-1])]
     found = {CODES.get(code, code.lower()): (int(size), float(overlap)) for code, _, size, overlap in lines}
-    assert found == {code: (row.sentences, row.overlap) for code, row in PAPER_TESTS.items()}
+    assert found == {code: (sentences, overlap) for code, (_, sentences, overlap) in PAPER_TESTS.items()}
 
 
 def test_the_grid_is_the_printed_one(source):

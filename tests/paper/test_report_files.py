@@ -14,7 +14,7 @@ import invented_results
 from zgul.errors import ZgulError
 from zgul.paper.export import export_results
 from zgul.paper.frame import Frame
-from zgul.paper.report import drawing, open_results, report_files, write_first, write_report
+from zgul.paper.report import drawing, open_results, report_files, write_report
 from zgul.paper.report.build import build_report
 from zgul.paper.report.document import Cell, Column, ReportTable, TableRow, join
 from zgul.paper.report.html import write_html
@@ -278,21 +278,6 @@ def test_groups_stand_side_by_side_with_gaps_where_one_lacks_a_row():
         ("A", [1.0, None]),
         ("B", [2.0, 3.0]),
     ]
-
-
-def test_first_results_have_one_seed_and_the_floor(invented, tmp_path):
-    text = write_first(invented.folder, tmp_path / "first.md").read_text(encoding="utf-8")
-    assert "one seed (0)" in text and "Germanic: Fo" in text and "African: Luo" in text
-    assert "measured at 47.6 before" in text and "measured at 57.1 before" in text
-    table, unlabelled = text.split("**F1 with unlabelled text")
-    assert len([line for line in table.splitlines() if line.startswith("| ")]) == 1 + 1 + 14  # heads, rule, all rows
-    (cpg,) = invented.runs(part="zero-shot", group="germanic", method="cpg", seed=0)
-    (score,) = invented.scores(run=cpg.hash, language="fo")
-    assert f"| CPG | {score.f1:.1f} (77.0 ± 0.1) |" in table
-    assert "| ZGUL++ | " in unlabelled and "## Departures from the paper" in unlabelled
-    Store(tmp_path / "empty", create=True)
-    with pytest.raises(ZgulError, match="no zero-shot results"):
-        write_first(tmp_path / "empty", tmp_path / "first.md")
 
 
 def test_heat_maps_darken_evenly_and_their_numbers_can_be_read():

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from small_tagger import MADE, small_tagger
 from zgul import corpora
-from zgul.cli import _register, app
+from zgul.cli import app
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.base import MethodOptions

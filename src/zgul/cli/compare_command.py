@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from zgul.cli import app
+from zgul.cli import new_app
+from zgul.paper.comparison import RunComparison, compare_runs
 
-if TYPE_CHECKING:
-    from zgul.paper.comparison import RunComparison
+app = new_app()
 
 
-@app.command("compare")
+@app.command()
 def compare(
     first: Annotated[str, typer.Argument(metavar="RUN", help="RESULTS:RUN[:ROW], or a tagged file.")],
     second: Annotated[str, typer.Argument(metavar="RUN", help="What to compare it with, in the same form.")],
@@ -40,8 +42,6 @@ def compare(
 
     `zgul compare ours.conllu theirs.conllu --gold test.conllu --task pos`
     """
-    from zgul.paper.comparison import compare_runs
-
     result = compare_runs(first, second, gold=gold, task=task, samples=samples, confidence=confidence)
     if as_json:
         print(json.dumps(asdict(result), ensure_ascii=False, indent=1))
@@ -50,9 +50,6 @@ def compare(
 
 
 def _show(result: RunComparison) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     heads = ["", "words", "first F1", "second F1", "difference", f"{result.confidence:.0%} interval"]
     heads += ["only first right", "only second right", "McNemar p"]
     table = Table(box=None, pad_edge=False)

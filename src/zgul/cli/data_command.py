@@ -14,8 +14,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from zgul.cli import app
+from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
+from zgul.cli.progress_bars import ProgressBars
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
 from zgul.corpora.stats import Statistics, measure, missing_upos
@@ -24,13 +25,7 @@ from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
 from zgul.languages import find
 
-data_app = typer.Typer(
-    no_args_is_help=True,
-    help="Find, fetch and measure the labelled data of the paper.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="markdown",
-)
-app.add_typer(data_app, name="data")
+app = new_app("Find, fetch and measure the labelled data of the paper.")
 
 GroupOption = Annotated[str | None, typer.Option(help="germanic, slavic, african or indo-aryan.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -41,7 +36,7 @@ TRUST = {
 }
 
 
-@data_app.command("list")
+@app.command("list")
 def list_datasets(
     group: GroupOption = None,
     task: Annotated[str | None, typer.Option(help="pos or ner.")] = None,
@@ -80,7 +75,7 @@ def list_datasets(
         console.print("", *catalogue.REFERENCES, sep="\n")
 
 
-@data_app.command("fetch")
+@app.command("fetch")
 @with_options(DownloadOptions, skip=("attempts", "backoff"))
 def fetch(
     given: dict[str, Any],
@@ -120,7 +115,7 @@ def fetch(
         print(f"Not fetched: {dataset.name}: {dataset.note}.")
 
 
-@data_app.command("stats")
+@app.command("stats")
 def show_stats(
     data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with pos/LANG/SPLIT.tsv and the like.")],
     as_json: JsonOption = False,
@@ -133,8 +128,8 @@ def show_stats(
 
         zgul data stats data --json
     """
-    with Console(stderr=True).status("Reading") as status:
-        statistics = measure(data_dir, lambda file, done, total: status.update(f"Reading {file} ({done} of {total})"))
+    with ProgressBars(transient=True) as bars:
+        statistics = measure(data_dir, bars)
     if as_json:
         print(json.dumps(dataclasses.asdict(statistics), ensure_ascii=False, indent=1))
     else:

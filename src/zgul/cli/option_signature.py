@@ -19,13 +19,13 @@ import typer
 
 from zgul.options import Declared, Options
 
-GIVEN = "given"  # the parameter of a command that receives the values
-
 
 def with_options(
-    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None
+    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None, into: str = "given"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add an option for every field of ``cls`` and its groups, except those in ``skip``.
+
+    The command receives the values that the user gave in the parameter ``into``.
 
     ``noise.words`` becomes ``--noise-words``; ``flags`` gives other names: ``{"noise.sentences": "--noise"}``.
     """
@@ -42,10 +42,10 @@ def with_options(
             for (name, _, _), parameter in zip(declared, added, strict=True):
                 if (value := values.pop(parameter.name)) is not None:
                     _put(given, name, value)
-            command(**values, **{GIVEN: given})
+            command(**values, **{into: given})
 
         by_name = inspect.Parameter.KEYWORD_ONLY
-        parameters = [parameter.replace(kind=by_name) for name, parameter in own.items() if name != GIVEN]
+        parameters = [parameter.replace(kind=by_name) for name, parameter in own.items() if name != into]
         called.__signature__ = inspect.Signature([*added, *parameters])  # type: ignore[attr-defined]
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*added, *parameters)}
         del called.__wrapped__

@@ -7,19 +7,23 @@ from typing import Annotated
 
 import typer
 
-from zgul.cli import app
+from zgul.cli import new_app
+from zgul.cli.progress_bars import ProgressBars
 from zgul.errors import ZgulError
+from zgul.paper.report import FORMATS, write_report
+
+app = new_app()
 
 
-@app.command("report")
+@app.command()
 def report(
     results: Annotated[
         Path, typer.Argument(help="Folder of zgul experiment paper, or a file of zgul experiment export.")
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write the report into.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
     formats: Annotated[
         str, typer.Option("--format", help="What to write, separated by commas: html, md, latex, figures.")
-    ] = "html,md,latex,figures",
+    ] = ",".join(FORMATS),
     data: Annotated[
         Path | None, typer.Option(help="Data folder, for the statistics of the data. An export has them already.")
     ] = None,
@@ -28,9 +32,6 @@ def report(
         typer.Option(help="NAME=RESULTS: results of an earlier protocol to compare with. Repeat the option."),
     ] = None,
     label: Annotated[str, typer.Option(help="What these results are called beside earlier ones.")] = "this report",
-    first: Annotated[
-        Path | None, typer.Option(help="Write one Markdown table of all methods, Germanic and African, one seed.")
-    ] = None,
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.
 
@@ -45,24 +46,15 @@ def report(
 
     `zgul report out --output report --earlier "cut protocol=old.json.gz" --label "whole protocol"`
     """
-    from zgul.cli.progress import ReportBar
-    from zgul.paper.report import write_first, write_report
-
-    if output is None and first is None:
-        raise ZgulError("name a place to write to: --output DIR, or --first FILE for the one table")
-    if first is not None:
-        print(write_first(results, first))
-    if output is None:
-        return
     before = {}
     for item in earlier or []:
         name, equals, place = item.partition("=")
         if not (name and equals and place):
-            raise ZgulError(f"--earlier takes NAME=RESULTS, not {item!r}")
+            raise ZgulError(f"--earlier takes NAME=RESULTS, not {item!r}.")
         before[name] = Path(place)
     names = [name.strip() for name in formats.split(",") if name.strip()]
-    with ReportBar() as bar:
-        written = write_report(results, output, names, data, earlier=before, label=label, report=bar)
+    with ProgressBars(transient=True) as bars:
+        written = write_report(results, output, names, data, earlier=before, label=label, report=bars)
     print(f"{len(written)} files in {output}")
     for path in written:
         if path.stem in ("index", "report", "side-by-side", "all"):

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.tags import UPOS
 from zgul.languages import GROUPS, Group
-
-Report = Callable[[str, int, int], None]  # file, files done, files in all
+from zgul.progress import Report, Status, silent
 
 PAPER_TESTS = {  # the paper's table of test languages: script, sentences, overlap in per cent
     "fo": ("Latin", 1208, 61.7),
@@ -96,15 +95,15 @@ class Statistics:
     targets: tuple[TargetStats, ...]
 
 
-def measure(data_dir: Path | str, report: Report = lambda _file, _done, _total: None) -> Statistics:
+def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
     """Read every labelled file of a data folder once and count."""
     folder = DataFolder(data_dir)
     files = folder.splits()
     counted = _Counted({}, {})
     for done, key in enumerate(files):
-        report("/".join(key), done, len(files))
+        report(Status("reading data", done, len(files)))
         counted.add(folder, *key)
-    report("", len(files), len(files))
+    report(Status("reading data", len(files), len(files)))
     groups = [group for group in GROUPS.values() if counted.has_data(group)]
     return Statistics(
         tuple(counted.splits.values()),

@@ -6,7 +6,6 @@ disagree; the paper's qualitative examples with our tags; statistics of the data
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -23,20 +22,16 @@ from zgul.paper.frame import Entry, Frame
 from zgul.paper.numbers import EXAMPLES
 from zgul.paper.rows import COMPARED, ZGUL
 from zgul.paper.store import Store
+from zgul.progress import Report, Status, silent
 
 Tags = list[list[str]]
-Progress = Callable[[dict[str, Any]], None]
 
 WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones do not fit on a line
 DISPUTED = 2  # sentences of each language
 
 
-def silent(_status: dict[str, Any]) -> None:
-    """Report no progress."""
-
-
 def analyse(
-    store: Store, data: Path | str | None = None, report: Progress = silent, *, sentences: bool = True
+    store: Store, data: Path | str | None = None, report: Report = silent, *, sentences: bool = True
 ) -> dict[str, Any]:
     """Everything that scores do not tell. Statistics need the data folder. Examples quote test sentences."""
     frame = Frame(store)
@@ -55,7 +50,7 @@ def tags_of(frame: Frame, entry: Entry) -> Tags:
     return frame.store.predictions(entry.run.hash, entry.score.row, entry.score.language)
 
 
-def _count_words(frame: Frame, report: Progress) -> list[dict[str, Any]]:
+def _count_words(frame: Frame, report: Report) -> list[dict[str, Any]]:
     """The words that only ZGUL, and that only the other row, tags correctly: by group, row and seed."""
     counts = []
     groups = frame.groups()
@@ -69,7 +64,7 @@ def _count_words(frame: Frame, report: Progress) -> list[dict[str, Any]]:
                 only_row = int((~own[seed] & other[seed]).sum())
                 place = {"part": "zero-shot", "group": group, "row": row, "seed": seed}
                 counts.append(place | {"only_zgul": only_zgul, "only_row": only_row, "words": len(own[seed])})
-        report({"stage": "comparing", "done": done, "total": len(groups)})
+        report(Status("comparing", done, len(groups)))
     return counts
 
 
@@ -157,8 +152,8 @@ def holds(words: list[str], pieces: list[list[str]]) -> bool:
     return True
 
 
-def _measure(data: Path, report: Progress) -> dict[str, Any]:
-    measured = measure(data, lambda _file, done, total: report({"stage": "reading data", "done": done, "total": total}))
+def _measure(data: Path, report: Report) -> dict[str, Any]:
+    measured = measure(data, report)
     return {"groups": [asdict(row) for row in measured.groups], "targets": [asdict(row) for row in measured.targets]}
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from zgul import __version__
 from zgul.adapters.storage import load_adapters
 from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.methods import find_method
@@ -68,14 +69,14 @@ class Executor:
         store: Store,
         inputs: Inputs,
         protocol: Protocol,
-        device: torch.device,
         *,
         cache: Path | None = None,
         report: Report = silent,
     ) -> None:
-        self.store, self.protocol, self.device, self.report = store, protocol, device, report
+        self.store, self.protocol, self.report = store, protocol, report
+        self.device = find_device(inputs.device)
         self.resources = Resources(inputs, protocol, cache)
-        half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and device.type == "cuda")
+        half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and self.device.type == "cuda")
         self.precision = "bfloat16" if half else "float32"  # of predictions
         self._held: HeldModel | None = None
 

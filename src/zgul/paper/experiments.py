@@ -1,7 +1,5 @@
 """The paper's whole evaluation from Python: `run_paper` does what ``zgul experiment paper`` does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -14,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zgul import __version__, encoders
-from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper import provenance
 from zgul.paper.estimate import Estimate
 from zgul.paper.plan import PARTS, Inputs, Run, differences, paper_plan, select_runs, tuned_settings, tuning_plan
 from zgul.paper.protocol import Protocol
 from zgul.paper.store import DONE, FILE, Store
-from zgul.paper.workers import Listener, Outcome, Work, execute_all
+from zgul.paper.workers import Outcome, Work, execute_all
+from zgul.progress import Report, silent
 
 
 @dataclass(frozen=True)
@@ -35,34 +33,26 @@ class Experiment:
     same_code: bool = False  # finished runs count although the code has changed since
 
     def store(self) -> Store | None:
-        """The results that there are. One that was killed before it had made its tables makes them now."""
+        """The results that there are."""
         return Store(self.output, create=True) if (self.output / FILE).is_file() else None
 
     def plan(self) -> list[Run]:
-        """The runs that can be planned now: tuning first and, once it is done, everything else.
-
-        Until then the other runs are planned with untuned rates, to show what is to come.
-        """
+        """The runs that can be planned now: tuning and, with the rates that are tuned so far, everything else."""
         store = self.store()
         code = str(store.meta.get("code", "")) if self.same_code and store is not None else ""
         done = store.runs(status=DONE) if store is not None else []
         tuning = tuning_plan(self.inputs, self.protocol, done, code=code)
         settings = tuned_settings(run for run in done if run.hash in {run.hash for run in tuning})
         runs = paper_plan(self.inputs, self.protocol, settings, code=code)
-        if store is not None:
-            self._check_alike(store, tuning + runs)
-            store.close()
-        chosen = (
-            select_runs(runs, [pattern for pattern in self.only if pattern != "tuning"]) if self._wants_more else []
-        )
-        if not tuning + chosen:
+        # tuning is always part of the plan, because the other runs rest on it
+        patterns = [pattern for pattern in self.only if pattern != "tuning"]
+        chosen = tuning + (select_runs(runs, patterns) if patterns or not self.only else [])
+        if not chosen:
             raise ZgulError(f"No run fits --only {', '.join(self.only)}. See the plan with --dry-run.")
-        return tuning + chosen
-
-    @property
-    def _wants_more(self) -> bool:
-        """Whether anything but tuning is asked for. Tuning is always part of the plan: the other runs rest on it."""
-        return not self.only or set(self.only) != {"tuning"}
+        if store is not None:
+            self._check_alike(store, chosen)
+            store.close()
+        return chosen
 
     def _check_alike(self, store: Store, runs: list[Run]) -> None:
         """Refuse a folder whose results are of other data or settings: a mean over both would say nothing."""
@@ -75,62 +65,41 @@ class Experiment:
 
 
 def run_paper(
-    experiment: Experiment,
-    *,
-    workers: int = 1,
-    device: str = "auto",
-    minutes: float | None = None,
-    listener: Listener = lambda statuses: None,
-    on_plan: Listener = lambda runs: None,
+    experiment: Experiment, *, workers: int = 1, minutes: float | None = None, report: Report = silent
 ) -> Outcome:
-    """Do all runs that are not done: the tuning runs, then the others with what was tuned.
-
-    ``on_plan`` receives the names of the runs, by hash, whenever there are new ones; ``listener`` their statuses.
-    """
-    started = time.monotonic()
-    until = started + 60 * minutes if minutes is not None else None
+    """Do all runs that are not done: the tuning runs, then the others with what was tuned."""
+    until = time.monotonic() + 60 * minutes if minutes is not None else None
     if experiment.inputs.encoder == "embedded":
         encoders.load("embedded")  # once, so that the workers find what it caches
     whole = Outcome()
-    while True:
-        runs = _ready(experiment)
-        if not runs:
-            return whole
-        on_plan({run.hash: run.name for run in runs})
-        work = _work(experiment, runs, device, workers)
-        outcome = execute_all(work, workers, listener=listener, until=until)
-        whole.done += outcome.done
-        whole.failed |= outcome.failed
-        whole.stopped = outcome.stopped
+    while runs := _next_stage(experiment):
+        outcome = execute_all(_work(experiment, runs, workers), workers, report=report, until=until)
+        whole = Outcome(whole.done + outcome.done, whole.failed | outcome.failed, outcome.stopped)
         if outcome.stopped or outcome.failed:
-            return whole
+            break
+    return whole
 
 
-def _ready(experiment: Experiment) -> list[Run]:
-    """The runs of the next stage that are not done: tuning runs alone while there are any, then all others."""
-    runs = experiment.plan()
-    store = experiment.store()
-    statuses = {run.hash: run.status for run in store.runs()} if store is not None else {}
-    if store is not None:
-        store.close()
-    left = [run for run in runs if statuses.get(run.hash) != DONE]
-    tuning = [run for run in left if run.part == "tuning"]
-    return tuning or left
+def _next_stage(experiment: Experiment) -> list[Run]:
+    """Runs that are not done: tuning runs alone while there are any, then all others."""
+    runs, store = experiment.plan(), experiment.store()
+    done = {run.hash for run in store.runs(status=DONE)} if store is not None else set()
+    left = [run for run in runs if run.hash not in done]
+    return [run for run in left if run.part == "tuning"] or left
 
 
-def _work(experiment: Experiment, runs: list[Run], device: str, workers: int) -> Work:
+def _work(experiment: Experiment, runs: list[Run], workers: int) -> Work:
     """The runs in their order: by part and seed, then the longest first."""
-    inputs, protocol, output = experiment.inputs, experiment.protocol, experiment.output
-    store = Store(output, create=True)
+    store = Store(experiment.output, create=True)
     _note(store, runs, experiment)
-    estimate = Estimate(inputs, protocol, store)
+    estimate = Estimate(experiment.inputs, experiment.protocol, store)
     store.close()
     ordered = sorted(runs, key=lambda run: (PARTS.index(run.part), run.seed, -estimate.seconds(run)))
     sums = sorted({f"{name} {value}" for run in runs for name, value in run.checksums.items()})
-    cache = output / "cache" / hashlib.sha256(json.dumps(sums).encode()).hexdigest()[:16]
+    cache = experiment.output / "cache" / hashlib.sha256(json.dumps(sums).encode()).hexdigest()[:16]
     threads = max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0
     needed = {run.hash: run for run in experiment.plan()}
-    return Work(output, ordered, needed, inputs, protocol, device, cache, threads)
+    return Work(experiment.output, ordered, needed, experiment.inputs, experiment.protocol, cache, threads)
 
 
 def remove_cache(output: Path) -> None:
@@ -141,9 +110,8 @@ def remove_cache(output: Path) -> None:
 def checksums(runs: Sequence[Run]) -> dict[str, str]:
     """Checksums of the data, the encoder and the adapters that these runs read."""
     kept = ("encoder", "adapters")
-    return {
-        n: value for run in runs for n, value in run.checksums.items() if "/" in n or (n in kept and value != "new")
-    }
+    sums = {name: value for run in runs for name, value in run.checksums.items() if "/" in name or name in kept}
+    return {name: value for name, value in sums.items() if value != "new"}
 
 
 def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
@@ -162,10 +130,3 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
         machine=provenance.machine(inputs.device),
         version=__version__,
     )
-
-
-def inputs_for(data: Path, encoder: str, adapters: str, head: Path | None, device: str) -> Inputs:
-    """Check and describe what the runs start from."""
-    if not data.is_dir():
-        raise ZgulError(f"{data}: no such folder. See: zgul data list")
-    return Inputs(data, encoder, adapters, str(head) if head is not None else "", find_device(device).type)

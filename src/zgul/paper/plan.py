@@ -25,8 +25,9 @@ from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import GROUPS, find
 from zgul.methods import find_method
+from zgul.options import Options, option
 from zgul.paper import provenance
-from zgul.paper.protocol import TUNING_GROUPS, Protocol, rate_grid
+from zgul.paper.protocol import TUNING_GROUPS, WHAT, Protocol, rate_grid
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
 from zgul.paper.tuning import choose_settings
@@ -46,14 +47,21 @@ Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method 
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(Options):
     """What all runs start from. Paths are not part of a run; the contents of the files are."""
 
-    data: Path
-    encoder: str = "embedded"
-    adapters: str = "shipped"
-    head: str = ""  # a masked-LM head for the text runs; "": each trains its own first
-    device: str = "cpu"  # its kind: on a GPU the arithmetic is another
+    data: str = option("", "Data folder with TASK/LANG/SPLIT.tsv and text/.", panel=WHAT, metavar="DIR")
+    encoder: str = option("embedded", "Encoder: embedded, a folder or a hub name.", panel=WHAT)
+    adapters: str = option(
+        "shipped", "Adapters: shipped, new, files or folders with commas, or {lang}/wiki@ukp.", panel=WHAT
+    )
+    head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
+    device: str = option("auto", "auto, cpu or cuda.", panel=WHAT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not Path(self.data).is_dir():
+            raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,8 @@ class Store:
 
     def reset(self, run: str) -> None:
         """Plan a run again that failed or was killed."""
-        self._update(run, status=PLANNED, error="")
+        if self.status(run) != DONE:
+            self._update(run, status=PLANNED, error="")
 
     def finish(self, run: str, seconds: float, facts: dict[str, Any]) -> None:
         """A run is done."""

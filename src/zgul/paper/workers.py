@@ -1,12 +1,9 @@
 """Many runs side by side: worker processes that take the next run from the store, and a parent that watches them.
 
 A worker takes the first run in the plan that can start: its needs are done and no other process holds its lock. Locks
-are files and go with their process, so several commands, also on several machines with one file system, can share a
-store. A run that fails is recorded; what needs it fails with it, everything else goes on. When a worker dies, its run
-is recorded as failed and another worker starts.
+are files and go with their process, so several commands can share a store. A run that fails is recorded; what needs it
+fails with it, everything else goes on. When a worker dies, its run is recorded as failed and another worker starts.
 """
-
-from __future__ import annotations
 
 import multiprocessing
 import os
@@ -15,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,17 +20,15 @@ from pathlib import Path
 import torch
 from filelock import Timeout
 
-from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper.execution import Executor
 from zgul.paper.plan import Inputs, Run
 from zgul.paper.protocol import Protocol
 from zgul.paper.store import DONE, FAILED, PLANNED, RUNNING, Store
+from zgul.progress import Report, Status, silent
 
 WAIT = 0.5  # seconds before a worker, or the parent, looks again
-DEATHS = 5  # workers that may die before the parent gives up
-
-Listener = Callable[[dict[str, str]], None]  # receives the status of every run, by hash
+DEATHS = 5  # workers that may die as they start before the parent gives up
 
 
 @dataclass(frozen=True)
@@ -45,9 +40,13 @@ class Work:
     needed: dict[str, Run]  # by hash: runs that others start from, in or outside of ``runs``
     inputs: Inputs
     protocol: Protocol
-    device: str
     cache: Path | None = None
     threads: int = 0  # of torch; 0: its own choice
+
+    def statuses(self, store: Store) -> dict[str, str]:
+        """The status of every run, by hash."""
+        known = {run.hash: run.status for run in store.runs()}
+        return {run.hash: known.get(run.hash, PLANNED) for run in self.runs}
 
 
 @dataclass
@@ -59,37 +58,31 @@ class Outcome:
     stopped: bool = False  # by the time limit
 
 
-def execute_all(
-    work: Work, workers: int, *, listener: Listener = lambda statuses: None, until: float | None = None
-) -> Outcome:
+def execute_all(work: Work, workers: int, *, report: Report = silent, until: float | None = None) -> Outcome:
     """Do all runs; with ``workers=0`` in this process. ``until`` (``time.monotonic``) stops what still runs then."""
     store = Store(work.folder, create=True)
     store.plan(run.stored() for run in work.runs)
-    before = _statuses(store, work.runs)
-    for run, status in before.items():
-        if status != DONE:
-            store.reset(run)  # what failed before, or was killed, is tried again
+    for run in work.runs:
+        store.reset(run.hash)  # what failed before, or was killed, is tried again
     stopped = False
-    try:
-        if workers == 0:
-            _Worker(work, listener).run_all()
-        else:
-            stopped = _watch(work, store, workers, listener, until)
-        after = _statuses(store, work.runs)
-        names = {run.hash: run.name for run in work.runs}
-        done = sum(status == DONE != before[run] for run, status in after.items())
-        failed = {names[run.hash]: run.error for run in store.runs(status=FAILED) if run.hash in names}
-        return Outcome(done, failed, stopped)
-    finally:
-        store.close()
+    if workers == 0:
+        _Worker(work, report).run_all()
+    else:
+        stopped = _watch(work, store, workers, report, until)
+    statuses, names = work.statuses(store), {run.hash: run.name for run in work.runs}
+    failed = {names[run.hash]: run.error for run in store.runs(status=FAILED) if run.hash in names}
+    store.close()
+    return Outcome(sum(status == DONE for status in statuses.values()), failed, stopped)
 
 
-def _statuses(store: Store, runs: Sequence[Run]) -> dict[str, str]:
-    known = {run.hash: run.status for run in store.runs()}
-    return {run.hash: known.get(run.hash, PLANNED) for run in runs}
+def _show(work: Work, store: Store, report: Report) -> None:
+    """Report how many runs have ended."""
+    statuses = list(work.statuses(store).values())
+    figures = {status: float(statuses.count(status)) for status in (RUNNING, FAILED) if status in statuses}
+    report(Status("runs", statuses.count(DONE) + statuses.count(FAILED), len(statuses), figures))
 
 
-def _watch(work: Work, store: Store, workers: int, listener: Listener, until: float | None) -> bool:
+def _watch(work: Work, store: Store, workers: int, report: Report, until: float | None) -> bool:
     """Start worker processes and replace those that die. True if the time limit ended the work."""
     context = multiprocessing.get_context("spawn")
 
@@ -105,13 +98,13 @@ def _watch(work: Work, store: Store, workers: int, listener: Listener, until: fl
             if until is not None and time.monotonic() >= until:
                 return True
             time.sleep(WAIT)
-            listener(_statuses(store, work.runs))
+            _show(work, store, report)
             for process in [process for process in crew if not process.is_alive()]:
                 crew.remove(process)
                 if process.exitcode == 0:
                     continue  # nothing was left to do
                 deaths += 1
-                if not _record_death(store, work.runs, process.exitcode) and deaths >= DEATHS:
+                if not _record_death(work, store, process.exitcode) and deaths >= DEATHS:
                     raise ZgulError(f"Worker processes die as they start (exit code {process.exitcode}). Try --jobs 0.")
                 crew.append(start())
         return False
@@ -122,19 +115,18 @@ def _watch(work: Work, store: Store, workers: int, listener: Listener, until: fl
             process.kill()
 
 
-def _record_death(store: Store, runs: Sequence[Run], code: int | None) -> bool:
+def _record_death(work: Work, store: Store, code: int | None) -> bool:
     """Mark the run whose process is gone as failed. False if no run was lost."""
     name = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
     reason = f"its process died ({name})" + (": out of memory?" if code == -signal.SIGKILL else "")
     lost = False
-    for run in runs:
-        if store.status(run.hash) == RUNNING:
-            try:
-                with store.lock(run.hash).acquire(timeout=0):
-                    store.fail(run.hash, reason)
-                    lost = True
-            except Timeout:
-                continue  # another process is at it
+    for run in (run for run, status in work.statuses(store).items() if status == RUNNING):
+        try:
+            with store.lock(run).acquire(timeout=0):
+                store.fail(run, reason)
+                lost = True
+        except Timeout:
+            continue  # another process is at it
     return lost
 
 
@@ -159,45 +151,39 @@ def _end_with_parent() -> None:
 class _Worker:
     """Takes runs from the plan until none is left."""
 
-    def __init__(self, work: Work, listener: Listener = lambda statuses: None) -> None:
-        self.work, self.listener = work, listener
+    def __init__(self, work: Work, report: Report = silent) -> None:
+        self.work, self.report = work, report
         self.store = Store(work.folder, create=True)
-        device = find_device(work.device)
-        self.executor = Executor(self.store, work.inputs, work.protocol, device, cache=work.cache)
+        self.executor = Executor(self.store, work.inputs, work.protocol, cache=work.cache)
 
     def run_all(self) -> None:
-        while True:
-            statuses = {run.hash: run.status for run in self.store.runs()}
-            open_runs = [run for run in self.work.runs if statuses.get(run.hash) not in (DONE, FAILED)]
-            if not open_runs:
-                return
-            if not any(self._attempt(run, statuses) for run in self._preferred(open_runs)):
+        while left := [run for run in self.work.runs if self.store.status(run.hash) not in (DONE, FAILED)]:
+            held = self.executor.held_run
+            left.sort(
+                key=lambda run: not (held and run.needs[:1] == [held])
+            )  # runs that start from the model in memory
+            if not any(map(self._attempt, left)):
                 self.executor.release()
                 time.sleep(WAIT)  # all that is left runs elsewhere, or waits for it
-            self.listener(_statuses(self.store, self.work.runs))
+            _show(self.work, self.store, self.report)
 
-    def _preferred(self, runs: list[Run]) -> list[Run]:
-        """Runs that start from the model in memory come first."""
-        held = self.executor.held_run
-        return sorted(runs, key=lambda run: not (held and run.needs and run.needs[0] == held))
-
-    def _attempt(self, run: Run, statuses: dict[str, str]) -> bool:
+    def _attempt(self, run: Run) -> bool:
         """Do a run if it can start. False if it cannot."""
-        needs = [statuses.get(need, PLANNED) for need in run.needs]
-        if FAILED in needs:
-            name = self.work.needed[run.needs[needs.index(FAILED)]].name
-            self.store.fail(run.hash, f"it needs {name}, which failed")
-            return True
-        if any(status != DONE for status in needs):
-            return False
+        for need in run.needs:
+            status = self.store.status(need)
+            if status == FAILED:
+                self.store.fail(run.hash, f"it needs {self.work.needed[need].name}, which failed")
+                return True
+            if status != DONE:
+                return False
         try:
             with self.store.lock(run.hash).acquire(timeout=0):
-                if self.store.status(run.hash) not in (DONE, FAILED):
-                    self._do(run)
-                    return True
+                if self.store.status(run.hash) in (DONE, FAILED):
+                    return False
+                self._do(run)
+                return True
         except Timeout:
-            pass  # another process is at it
-        return False
+            return False  # another process is at it
 
     def _do(self, run: Run) -> None:
         self.store.start(run.hash)
@@ -218,11 +204,8 @@ class _Worker:
 
     def _tidy(self, run: Run) -> None:
         """Remove weights that no run of the plan needs any more."""
-        statuses = {known.hash: known.status for known in self.store.runs()}
         for candidate in (run.hash, *run.needs):
-            waiting = [
-                other for other in self.work.runs if candidate in other.needs and statuses.get(other.hash) != DONE
-            ]
-            if statuses.get(candidate) == DONE and not waiting:
+            dependents = (other.hash for other in self.work.runs if candidate in other.needs)
+            if all(self.store.status(other) == DONE for other in (candidate, *dependents)):
                 for file in self.store.run_folder(candidate).glob("*.safetensors"):
                     file.unlink(missing_ok=True)

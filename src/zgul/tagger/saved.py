@@ -5,14 +5,14 @@
     bank.safetensors     the language adapters, unless they ship with the package
     encoder/             the encoder, on request; else config.json names it
 
-A *merged* tagger is smaller: ``C W_v`` is saved as C and ``W_kᵀ W_q`` as W_q. W_v and W_k are then the identity and
-left out. It computes the same, up to rounding, and can be trained further.
+A *merged* tagger is smaller: ``W_qᵀ W_k`` is saved in place of W_q and W_k, and ``C W_v`` in place of C and W_v. It
+computes the same, up to rounding, and can be trained further.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ _SCHEMA: dict[str, type] = {
     "features": dict,
     "about": dict,
 }
-_LEFT_OUT = re.compile(r"weighting\.(fusion\.\d+\.key\.(weight|bias)|value\.\d+\.weight)")  # of a merged tagger
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "object"}
 
 
@@ -151,28 +150,30 @@ def _adapters(tagger: Tagger) -> list[LanguageAdapter]:
 
 @torch.no_grad()
 def _merge(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same model with W_k and W_v taken into the matrices beside them, and left out."""
+    """The same model with ``W_qᵀ W_k`` in place of W_q and W_k, and ``C W_v`` in place of C and W_v."""
     merged = dict(state)
     for name in state:
-        stem, _, part = name.rpartition(".")
-        if name.startswith("weighting.fusion.") and part == "weight" and stem.endswith(".key"):
-            layer = stem.removesuffix(".key")
-            key = merged.pop(f"{layer}.key.weight")
-            merged.pop(f"{layer}.key.bias")
-            merged[f"{layer}.query.weight"] = key.t() @ state[f"{layer}.query.weight"]
-            merged[f"{layer}.query.bias"] = key.t() @ state[f"{layer}.query.bias"]
-        elif name.startswith("weighting.combine.") and part == "weight":
-            value = merged.pop(stem.replace(".combine.", ".value.") + ".weight")
+        if match := re.fullmatch(r"(weighting\.fusion\.\d+)\.query\.weight", name):
+            query, key = merged.pop(name), merged.pop(f"{match[1]}.key.weight")
+            bias = merged.pop(f"{match[1]}.query.bias")
+            merged.pop(f"{match[1]}.key.bias")
+            merged[f"{match[1]}.score"], merged[f"{match[1]}.score_bias"] = query.t() @ key, bias @ key
+        elif match := re.fullmatch(r"weighting\.combine\.(\d+)\.weight", name):
+            value = merged.pop(f"weighting.value.{match[1]}.weight")
             merged[name] = torch.cat([half @ value for half in state[name].chunk(2, dim=1)], dim=1)
     return merged
 
 
-def _unmerge(state: dict[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Put back what `_merge` left out: identities, and zeros for the bias of W_k."""
+def _unmerge(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Undo `_merge`: W_q is the product, W_k and W_v are the identity."""
     whole = dict(state)
-    for name, value in expected.items():
-        if name not in state and _LEFT_OUT.fullmatch(name):
-            whole[name] = torch.eye(len(value)) if value.dim() == 2 else torch.zeros(len(value))
+    for name in state:
+        if match := re.fullmatch(r"(weighting\.fusion\.\d+)\.score", name):
+            score, bias = whole.pop(name), whole.pop(f"{name}_bias")
+            whole |= {f"{match[1]}.query.weight": score.t(), f"{match[1]}.query.bias": bias}
+            whole |= {f"{match[1]}.key.weight": torch.eye(len(score)), f"{match[1]}.key.bias": torch.zeros(len(score))}
+        elif match := re.fullmatch(r"weighting\.combine\.(\d+)\.weight", name):
+            whole[f"weighting.value.{match[1]}.weight"] = torch.eye(len(state[name]))
     return whole
 
 
@@ -261,7 +262,7 @@ def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: 
     """Copy the saved weights into the model. Every trained one must be there, and no other."""
     own = dict(tagger.model.named_parameters())
     expected = {name: own[name] for name in tagger.trained_names}
-    state = _unmerge(state, expected) if merged else state
+    state = _unmerge(state) if merged else state
     missing, extra = set(expected) - set(state), set(state) - set(own)
     if missing or extra:
         named = ", ".join(sorted(missing | extra)[:3])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
-from zgul.paper.analyses import Progress, analyse, silent
+from zgul.paper.analyses import analyse
 from zgul.paper.export import Export
 from zgul.paper.frame import Frame
-from zgul.paper.report.build import Report, build_report, first_page
+from zgul.paper.report.build import Report, build_report
 from zgul.paper.report.document import Figure, Page
 from zgul.paper.report.drawing import METADATA, Drawer, matplotlib
 from zgul.paper.report.html import write_html
@@ -19,10 +19,12 @@ from zgul.paper.report.latex import latex_document, latex_table
 from zgul.paper.report.markdown import write_markdown
 from zgul.paper.report.side_by_side import NAME
 from zgul.paper.store import Store
+from zgul.progress import Report as Progress
+from zgul.progress import Status, silent
 
 FORMATS = ("html", "md", "latex", "figures")
 
-__all__ = ["FORMATS", "open_results", "report_files", "write_first", "write_report"]
+__all__ = ["FORMATS", "open_results", "report_files", "write_report"]
 
 
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
@@ -64,16 +66,8 @@ def write_report(
         with atomic_write(output / name, "wb") as file:
             file.write(content)
         written.append(output / name)
-        report({"stage": "writing", "done": len(written), "total": len(written)})
+        report(Status("writing", len(written), len(written)))
     return written
-
-
-def write_first(place: Path | str, file: Path | str) -> Path:
-    """Write one Markdown table of all methods, Germanic and African, with the lowest seed."""
-    page = write_markdown(first_page(open_results(place)))
-    with atomic_write(file) as stream:
-        stream.write(page)
-    return Path(file)
 
 
 def report_files(report: Report, formats: Iterable[str] = FORMATS) -> Iterator[tuple[str, bytes]]:

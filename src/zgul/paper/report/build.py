@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zgul.errors import ZgulError
 from zgul.languages import GROUPS, find
-from zgul.paper.frame import Frame, average
+from zgul.paper.frame import Frame
 from zgul.paper.report import analysis_tables as analysis
 from zgul.paper.report import claims, figures
 from zgul.paper.report import score_tables as scores
@@ -18,7 +17,6 @@ from zgul.paper.report.texts import group_title, text
 from zgul.paper.store import FAILED
 
 RUN = "zgul experiment paper --data DIR --output DIR"
-FLOOR = {"germanic": 47.6, "african": 57.1}  # F1 of plain fine-tuning of the embedded encoder, measured before
 PAIRS = (("pos", ("germanic", "slavic")), ("ner", ("african", "indo-aryan")))  # groups that share a table in print
 Blocks = Sequence[Block | None]
 
@@ -131,23 +129,6 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
     sections = (Section(title, title.split()[0].lower(), blocks) for title, blocks in filled.items() if blocks)
     facts = (("Language", f"{name} ({code})"), ("Group", group_title(group)), ("Task", task.upper()))
     return Page(name, facts, tuple(sections), (("All results", "index"),))
-
-
-def first_page(frame: Frame) -> Page:
-    """One table of all methods on two groups with the lowest seed, and SFT-M against plain fine-tuning."""
-    seed = min((run.seed for run in frame.runs), default=0)
-    one = Frame(frame.store, frame.analyses, seeds=[seed])
-    tables = {group: made for group in FLOOR if (made := scores.zero_shot_table(one, group))}
-    if not tables:
-        raise ZgulError(f"no zero-shot results of the Germanic or African group yet: {RUN} --only zero-shot")
-    whole = join("first", text("first", seed=seed), [(group_title(group), made) for group, made in tables.items()])
-    sft = {group: average(one.entries(group, "SFT-M"), one.languages(group)) for group in tables}
-    floors = (text("floor", group=group_title(g), f1=f1, floor=FLOOR[g]) for g, f1 in sft.items() if f1)
-    blocks = _present([whole, tuple(floors), scores.unlabelled_table(one)])
-    sections = [Section("All methods", "first", blocks)]
-    sections.append(Section("Departures from the paper", "departures", (_departures(one),)))
-    sections.append(Section("Runs", "runs", _present(_runs(one))))
-    return Page("First results", head(one), tuple(sections))
 
 
 def _printed(frame: Frame, main: Page) -> tuple[ReportTable, ...]:

@@ -9,12 +9,13 @@ import pytest
 
 from small_experiment import SMALL, write_experiment
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.experiments import checksums
-from zgul.experiments.estimate import Estimate, total
-from zgul.experiments.plan import TEXT, TRAINED, Inputs, Protocol, choose, few_split, is_embedded, paper_plan
 from zgul.methods import METHODS
-from zgul.paper.rows import ROWS
-from zgul.paper.store import DONE, Store
+from zgul.paper import provenance
+from zgul.paper.estimate import Estimate
+from zgul.paper.plan import READING, VARIANTS, Inputs, paper_plan, select_runs, tuned_settings, tuning_plan
+from zgul.paper.protocol import Protocol, is_embedded
+from zgul.paper.rows import ROWS, TRAINED
+from zgul.paper.store import DONE, Store, StoredRun
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_every_part_is_there(inputs, protocol):
     assert len({run.hash for run in runs}) == len({run.name for run in runs}) == len(runs)
     assert Counter(run.part for run in runs) == {
         "zero-shot": 8,
-        "treated": 8,
+        "variants": 3,
         "few-shot": 3 * 2 * 3,  # methods, targets with a dev set, sizes that it has sentences for
         "unlabelled": 1 + 3 + 1 + 5,  # half of the text: three variants; all of it: five
     }
@@ -44,7 +45,7 @@ def test_every_part_is_there(inputs, protocol):
 
 
 def test_the_rows_are_the_papers(inputs, protocol):
-    runs = [run for run in paper_plan(inputs, protocol) if run.part in ("zero-shot", "treated")]
+    runs = [run for run in paper_plan(inputs, protocol) if run.part == "zero-shot"]
     titles = {row["row"] for run in runs for row in run.rows}
     of_text = {row.title for row in ROWS if "++" in row.title or row.strategy == "tgt"}
     assert {row.title for row in ROWS} - of_text <= titles
@@ -54,24 +55,60 @@ def test_the_rows_are_the_papers(inputs, protocol):
             assert METHODS[run.method].uses_em(row["strategy"]) == (row["em"] is not None)
 
 
-def test_treatment_is_the_same_for_all(inputs, protocol):
-    plain, treated = (
-        {run.method: run.config for run in paper_plan(inputs, protocol) if run.part == part}
-        for part in ("zero-shot", "treated")
-    )
-    for method in TRAINED:
-        changed = {name for name in plain[method] if plain[method][name] != treated[method][name]}
-        assert changed == {"unannotated", "label_set_per_corpus", "noise"}
-    assert len({str((run["unannotated"], run["noise"])) for run in treated.values()}) == 1
+def test_variants_change_one_thing_of_zgul(inputs, protocol):
+    runs = paper_plan(replace(inputs, adapters="shipped"), protocol)
+    (plain,) = (run for run in runs if run.part == "zero-shot" and run.method == "zgul")
+    for run in (run for run in runs if run.part == "variants"):
+        changed = {name for name in plain.config if plain.config[name] != run.config[name]}
+        assert changed == set(VARIANTS[run.extra["variant"]])
+        assert {row["row"] for row in run.rows} == {"ZGUL", "ZGUL w/o EM"}
 
 
-def test_examples_never_come_from_the_test_file(inputs, tmp_path):
-    assert few_split(inputs.data, "pos", "fo") == "dev"
-    assert few_split(inputs.data, "pos", "gsw") is None  # it has a test file alone
-    (tmp_path / "pos" / "fo").mkdir(parents=True)
-    for split in ("test", "dev", "few"):
-        (tmp_path / "pos" / "fo" / f"{split}.tsv").touch()
-    assert few_split(tmp_path, "pos", "fo") == "few"
+def done(run, f1: float) -> StoredRun:
+    return replace(run.stored(), status=DONE, facts={"dev_f1": [f1 / 2, f1]})
+
+
+def test_rates_are_tuned_first_then_the_reduction_factor_at_the_chosen_rate(inputs):
+    protocol = Protocol(groups=("slavic", "african", "germanic"), seeds=(3, 4))
+    with pytest.warns(ZgulWarning, match="left out"):  # the made-up data has the Germanic group alone
+        assert tuning_plan(inputs, protocol) == []
+    assert tuning_plan(inputs, replace(protocol, lr=1e-3)) == tuning_plan(inputs, replace(protocol, tune=False)) == []
+
+
+def test_the_rule_of_tuning(inputs, monkeypatch):
+    monkeypatch.setattr("zgul.paper.plan.TUNING_GROUPS", ("germanic",))
+    protocol = Protocol(groups=("germanic",), seeds=(3, 4))
+    first = tuning_plan(inputs, protocol)
+    assert len(first) == 3 * 3 + 5 * 2  # of this encoder: three rates for methods that train it, two for adapters
+    assert {run.seed for run in first} == {3} and not any(run.rows or run.languages for run in first)
+    assert not [name for run in first for name in run.checksums if name.endswith("/test")]  # no target is read
+    finished = [done(run, run.extra["rate"] * 1e6 if run.method == "zgul" else 50.0) for run in first]
+    assert tuning_plan(inputs, protocol, finished[1:]) == first  # one is missing: nothing is chosen yet
+    both = tuning_plan(inputs, protocol, finished)
+    second = both[len(first) :]
+    assert both[: len(first)] == first and {run.method for run in second} == {
+        m for m in TRAINED if METHODS[m].needs_bank
+    }
+    assert {run.extra["reduction"] for run in second} == {4.0}
+    assert {run.extra["rate"] for run in second if run.method == "zgul"} == {1e-4}  # the best
+    assert {run.extra["rate"] for run in second if run.method == "madx"} == {5e-5}  # of equals the smaller
+    finished += [done(run, 200.0 if run.method == "zgul" else 1.0) for run in second]
+    settings = tuned_settings(finished)
+    assert settings["pos", "zgul"] == (1e-4, 4.0) and settings["pos", "madx"] == (5e-5, 3.0)
+    configs = {run.method: run.config for run in paper_plan(inputs, protocol, settings) if run.part == "zero-shot"}
+    assert (configs["zgul"]["lr"], configs["zgul"]["options"]["reduction"]) == (1e-4, 4.0)
+    assert (configs["madx"]["lr"], configs["madx"]["options"]["reduction"]) == (5e-5, 3.0)
+
+
+def test_examples_never_come_from_the_test_file(inputs, protocol, tmp_path):
+    def splits(there: Inputs) -> dict[str, str]:
+        runs = paper_plan(there, protocol)
+        return {run.extra["language"]: run.extra["split"] for run in runs if run.part == "few-shot"}
+
+    assert splits(inputs) == {"fo": "dev", "got": "dev"}  # gsw has a test file alone
+    shutil.copytree(inputs.data, tmp_path / "data")
+    shutil.copy(tmp_path / "data/pos/fo/dev.tsv", tmp_path / "data/pos/fo/few.tsv")
+    assert splits(replace(inputs, data=str(tmp_path / "data"))) == {"fo": "few", "got": "dev"}
 
 
 def test_the_defaults_are_the_papers(inputs):
@@ -82,23 +119,20 @@ def test_the_defaults_are_the_papers(inputs):
     assert Protocol().rate("sft-m", "xlm-roberta-base") == 5e-5
     assert Protocol().rate("sft-m", "embedded") == 2e-4
     assert Protocol().rate("zgul", "small.q4.safetensors") == 5e-4
-    assert Protocol(rates=(("", 1.0), ("cpg", 2.0))).rate("cpg", "embedded") == 2.0
-    assert Protocol(rates=(("", 1.0), ("cpg", 2.0))).rate("zgul", "embedded") == 1.0
+    assert Protocol(lr=2.0).rate("cpg", "embedded") == 2.0
     assert not is_embedded("folder")
 
 
 def test_a_hash_is_the_same_for_the_same(inputs, protocol, tmp_path):
     moved = tmp_path / "elsewhere"
-    shutil.copytree(inputs.data.parent, moved)
-    there = Inputs(moved / "data", str(moved / "encoder"), "new")
+    shutil.copytree(Path(inputs.data).parent, moved)
+    there = replace(inputs, data=str(moved / "data"), encoder=str(moved / "encoder"))
     assert hashes(inputs, protocol) == hashes(there, protocol) == hashes(inputs, protocol)
     more_seeds = hashes(inputs, replace(protocol, seeds=(0, 1)))
     assert set(hashes(inputs, protocol)) < set(more_seeds)
 
 
-@pytest.mark.parametrize(
-    "change", [{"epochs": 3}, {"limit": 10}, {"rates": (("", 1.0),)}, {"em_rates": (1.0,)}, {"test_limit": 3}]
-)
+@pytest.mark.parametrize("change", [{"epochs": 3}, {"limit": 10}, {"lr": 1.0}, {"em_rates": (1.0,)}, {"test_limit": 3}])
 def test_a_hash_changes_with_the_protocol(inputs, protocol, change):
     before, after = (
         {run.hash for run in paper_plan(inputs, told) if run.method == "zgul"}
@@ -108,13 +142,13 @@ def test_a_hash_changes_with_the_protocol(inputs, protocol, change):
 
 
 def test_a_hash_changes_with_data_encoder_adapters_device_and_code(inputs, protocol, tmp_path, monkeypatch):
-    shutil.copytree(inputs.data.parent, tmp_path / "copy")
-    other = Inputs(tmp_path / "copy" / "data", str(tmp_path / "copy" / "encoder"), "new")
-    test = other.data / "pos" / "fo" / "test.tsv"
+    shutil.copytree(Path(inputs.data).parent, tmp_path / "copy")
+    other = replace(inputs, data=str(tmp_path / "copy" / "data"), encoder=str(tmp_path / "copy" / "encoder"))
+    test = Path(other.data) / "pos" / "fo" / "test.tsv"
     test.write_text(test.read_text().replace("NOUN", "VERB", 1))
     before, after = ({run.name: run.hash for run in paper_plan(told, protocol)} for told in (inputs, other))
     same = {name for name in before if before[name] == after[name]}
-    assert same == {name for name in before if " got, " in name or f" {TEXT} " in name} - {
+    assert same == {name for name in before if " got, " in name or f" {READING} " in name} - {
         name for name in before if "few-shot" in name
     }
 
@@ -131,35 +165,51 @@ def test_a_hash_changes_with_data_encoder_adapters_device_and_code(inputs, proto
 def test_comments_do_not_change_the_code():
     one = 'def f(x):\n    """Says."""\n    return x  # why\n'
     other = "def f( x ):\n\n    return x\n"
-    assert checksums.normalised(one) == checksums.normalised(other)
-    assert checksums.normalised(one) != checksums.normalised(one.replace("return x", "return -x"))
-    assert checksums.normalised('class A:\n    """Only says."""\n') == "class A:\n    pass"
-    assert len(checksums.of_code()) == 64
+    assert provenance.normalised(one) == provenance.normalised(other)
+    assert provenance.normalised(one) != provenance.normalised(one.replace("return x", "return -x"))
+    assert provenance.normalised('class A:\n    """Only says."""\n') == "class A:\n    pass"
+    assert len(provenance.of_code()) == 64
+
+
+def test_all_code_that_a_run_executes_counts():
+    files = {
+        path.relative_to(provenance.ROOT).as_posix()
+        for path in provenance.imported_modules(provenance.ROOT / provenance.START)
+    }
+    for name in (
+        "fast/engine.py",
+        "devices.py",
+        "tensors.py",
+        "ensemble/em.py",
+        "corpora/columns.py",
+        "training/noise.py",
+    ):
+        assert name in files
+    assert not [name for name in files if name.startswith(("cli/", "paper/report/"))]
 
 
 def test_only(inputs, protocol):
     runs = paper_plan(inputs, protocol)
-    assert {run.method for run in choose(runs, ["zero-shot/zgul,treated/cpg"])} == {"zgul", "cpg"}
-    assert choose(runs, []) == runs
-    few = choose(runs, ["few-shot/cpg/fo"])
+    assert {run.method for run in select_runs(runs, ["zero-shot/zgul,few-shot/cpg"])} == {"zgul", "cpg"}
+    assert select_runs(runs, []) == runs
+    few = select_runs(runs, ["few-shot/cpg/fo"])
     assert {(run.part, run.method) for run in few} == {("few-shot", "cpg"), ("zero-shot", "cpg")}  # and what it needs
-    tgt = choose(runs, ["unlabelled/madx-multi"])
-    assert {run.method for run in tgt} == {"madx-multi", TEXT}
+    tgt = select_runs(runs, ["unlabelled/madx-multi"])
+    assert {run.method for run in tgt} == {"madx-multi", READING}
     with pytest.raises(ZgulError, match="--only zguul: no run has it"):
-        choose(runs, ["zguul"])
-    with pytest.raises(ZgulError, match="no run fits"):
-        choose(runs, ["treated/text"])
+        select_runs(runs, ["zguul"])
+    assert select_runs(runs, ["variants/text"]) == []
 
 
 def test_what_is_missing_is_left_out_and_said(inputs, tmp_path):
     with pytest.warns(ZgulWarning, match="slavic is left out"):
         paper_plan(inputs, Protocol(groups=("germanic", "slavic")))
     with pytest.raises(ZgulError, match="data of no group"), pytest.warns(ZgulWarning):
-        paper_plan(replace(inputs, data=tmp_path), Protocol(groups=("slavic",)))
+        paper_plan(replace(inputs, data=str(tmp_path)), Protocol(groups=("slavic",)))
     shutil.copytree(inputs.data, tmp_path / "data")
     (tmp_path / "data" / "pos" / "gsw" / "test.tsv").unlink()
     with pytest.warns(ZgulWarning, match="gsw is left out"):
-        runs = paper_plan(replace(inputs, data=tmp_path / "data"), Protocol(groups=("germanic",)))
+        runs = paper_plan(replace(inputs, data=str(tmp_path / "data")), Protocol(groups=("germanic",)))
     assert runs[0].languages == ["fo", "got"]
 
 
@@ -168,9 +218,9 @@ def test_mistakes_are_explained(inputs):
         Protocol(groups=("celtic",))
     with pytest.raises(ZgulError, match="at least one seed"):
         Protocol(seeds=())
-    with pytest.raises(ZgulError, match="shares of the text"):
+    with pytest.raises(ZgulError, match="Shares of the text"):
         Protocol(shares=(0.0,))
-    with pytest.raises(ZgulError, match="no language adapters at"):
+    with pytest.raises(ZgulError, match="No language adapters at"):
         paper_plan(replace(inputs, adapters="nowhere"), Protocol(groups=("germanic",)))
     with pytest.raises(ZgulError, match="no such file"):
         paper_plan(replace(inputs, encoder="nowhere.q4.safetensors"), Protocol(groups=("germanic",)))
@@ -184,18 +234,14 @@ def test_the_second_encoder_is_named_and_told_apart(inputs, protocol):
 
 
 def test_estimates_come_from_what_was_measured(inputs, protocol, tmp_path):
-    from zgul.experiments.jobs import as_stored
-
     runs = paper_plan(inputs, protocol)
     rough = Estimate(inputs, protocol)
     assert all(rough.seconds(run) > 0 for run in runs)
     store = Store(tmp_path, create=True)
-    store.plan([as_stored(runs[0])])
+    store.plan([runs[0].stored()])
     store.finish(runs[0].hash, 123.0, {})
     assert store.status(runs[0].hash) == DONE
     known = Estimate(inputs, protocol, store)
     assert known.seconds(runs[0]) == 123.0
     assert known.seconds(runs[1]) == rough.seconds(runs[1])
-    seconds, size = total(known, runs, 2)
-    assert seconds == pytest.approx(sum(map(known.seconds, runs)) / 2)
-    assert size > 10**8
+    assert known.total(runs, 2) == pytest.approx(sum(map(known.seconds, runs)) / 2)
