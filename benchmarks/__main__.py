@@ -18,6 +18,7 @@ from benchmarks import report, rows
 from benchmarks.harness import ROOT, Result, say
 from benchmarks.machine import describe_machine
 from benchmarks.setup import CPU, GPU, Context
+from zgul.json_files import read_json
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         return report.store(given.output, about, results, device.type)
 
     results = rows.run(context, given.rows, store)
-    print(report.table(report.read(store(results))))
+    print(report.table(read_json(store(results))))
     say(f"written to {given.output}")
     if any(result.reason.startswith("not timed") for result in results):
         sys.exit("outputs differ: see the table")

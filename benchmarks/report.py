@@ -6,14 +6,13 @@ earlier commit. In the page, what stands between ``<!-- bench: NAME -->`` and ``
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Result
 from zgul.files import atomic_write
-from zgul.json_files import write_json
+from zgul.json_files import read_json, write_json
 
 Stored = dict[str, Any]
 BEFORE = "before"
@@ -42,7 +41,7 @@ def store(folder: Path, about: dict[str, str], results: list[Result], name: str)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     rows, about = [result.to_json() for result in results], dict(about)
-    before = read(path) if path.is_file() else {"machine": {}, "rows": []}
+    before: Stored = read_json(path) if path.is_file() else {"machine": {}, "rows": []}
     if all(before["machine"].get(key) == about[key] for key in ("commit", "device", "threads", "torch")):
         new = {row["key"] for row in rows}
         if kept := [row for row in before["rows"] if row["key"] not in new]:
@@ -53,11 +52,6 @@ def store(folder: Path, about: dict[str, str], results: list[Result], name: str)
     with atomic_write(folder / f"{name}.md") as file:
         file.write(section(stored))
     return path
-
-
-def read(path: Path) -> Stored:
-    stored: Stored = json.loads(path.read_text(encoding="utf-8"))
-    return stored
 
 
 # --- all rows
@@ -121,7 +115,7 @@ def write_page(folder: Path, page: Path) -> Path:
     made = {}
     for name in ("cpu", "cuda"):
         paths = (folder / BEFORE / f"{name}.json", folder / f"{name}.json")
-        before, now = (read(path) if path.is_file() else None for path in paths)
+        before, now = (read_json(path) if path.is_file() else None for path in paths)
         made[f"{name} machine"] = machines(before, now)
         made[f"{name} rows"] = before_and_after(before, now)
         made[f"{name} tricks"] = tricks(now)
@@ -146,14 +140,16 @@ def before_and_after(before: Stored | None, now: Stored | None) -> str:
         measured = [own.get(key) for own in by_key]
         known = [row for row in measured if row and row["value"] is not None]
         if known:
-            rows.append([*titles, known[-1]["target"], *(_cell(row) for row in measured)])
+            target = known[-1]["target"]
+            rows.append([*titles, target, *(_cell(row, target) for row in measured)])
     return markdown(["what", "compared with", "target", "before", "now"], rows)
 
 
-def _cell(row: Stored | None) -> str:
+def _cell(row: Stored | None, target: str) -> str:
     if row is None or row["value"] is None:
         return MISSING
-    return f"**{value(row)}**, missed" if row["met"] is False else value(row)
+    own = f" {row['target']}" if row["target"] != target else ""  # the target was another one then
+    return f"**{value(row)}**, missed{own}" if row["met"] is False else value(row)
 
 
 def tricks(stored: Stored | None) -> str:

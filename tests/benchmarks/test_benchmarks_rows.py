@@ -14,6 +14,7 @@ from benchmarks import __main__ as command
 from benchmarks import report, rows, tricks
 from small_tagger import MADE, small_tagger
 from zgul.encoders.encoder import EncoderConfig
+from zgul.json_files import read_json
 
 SHAPE = EncoderConfig(vocabulary=10_000, width=32, depth=2, heads=4, inner=48, positions=128, types=2)
 TINY = replace(CPU, rounds=2, forward=(2, 8), bert=SHAPE)
@@ -93,12 +94,12 @@ def test_rows_of_another_commit_do_not_stay(tmp_path):
     report.store(tmp_path, ABOUT, [good], "cpu")
     again = ABOUT | {"command": "python -m benchmarks --rows start"}
     path = report.store(tmp_path, again, [missed], "cpu")
-    assert [row["key"] for row in report.read(path)["rows"]] == ["em", "start"]
+    assert [row["key"] for row in read_json(path)["rows"]] == ["em", "start"]
     both = "    python -m benchmarks\n    python -m benchmarks --rows start\n"
     assert both in path.with_suffix(".md").read_text(), "each command that measured a row is named"
     report.store(tmp_path, ABOUT | {"commit": "def"}, [missed], "cpu")
-    assert [row["key"] for row in report.read(path)["rows"]] == ["start"]
-    assert report.read(path)["machine"]["command"] == "python -m benchmarks"
+    assert [row["key"] for row in read_json(path)["rows"]] == ["start"]
+    assert read_json(path)["machine"]["command"] == "python -m benchmarks"
 
 
 def test_the_page_has_before_and_after_and_says_what_is_missing(tmp_path):
