@@ -5,18 +5,19 @@ Their tags mean nothing, but they are the same every time and differ from word t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from family import Family, family, tiny_encoder
-from zgul.adapters.bank import LanguageAdapter
 from zgul.adapters.bottleneck import Bottleneck
+from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.tags import UPOS
 from zgul.ensemble.em import EMConfig
 from zgul.languages import GROUPS, SOURCES
-from zgul.methods.tagger import Tagger
+from zgul.tagger import Tagger, save_tagger
 
 WIDTH, DEPTH = 32, 2
 ENTITIES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -48,8 +49,8 @@ def stand_in_taggers(folder: Path, names: tuple[str, ...] = ()) -> Path:
                 if parameter.requires_grad:  # as built, weights are even and tags hardly depend on the word
                     parameter.add_(torch.randn_like(parameter) * 0.1)
             torch.nn.init.normal_(tagger.model.head.weight)
-        tagger.em = {"": EMConfig(steps=2, lr=1.0)}
-        tagger.save_pretrained(folder / name, folded=True, bank=False, bits=8, encoder=True)
+        tagger = replace(tagger, em={"": EMConfig(steps=2, lr=1.0)})
+        save_tagger(tagger, folder / name, merged=True, bank=False, bits=8, encoder=True)
     return folder
 
 
