@@ -206,7 +206,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     courses = follow_all(given.data, given.sentences, given.device)
     best = choose(courses, rules())
-    near = [rule for rule in rules() if rule.skip_below in (0.0, best.skip_below)]
+    near = [rule for rule in rules() if (rule.steps, rule.reach) == (best.steps, best.reach)]
+    near += [rule for rule in rules() if rule.steps <= 2 and rule.skip_below == best.skip_below]
     for own in OWN:
         print(f"Source dev sets made strange, T = {own}:\n\n{table(courses, [FULL, *near, best], own)}")
     print(f"Chosen: {best}" + ("" if best == AdaptiveEM() else f"; zgul uses {AdaptiveEM()}"))
