@@ -20,7 +20,7 @@ from zgul.corpora import columns, plain_text
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.tags import TASKS
 from zgul.languages import SOURCES, TARGETS
-from zgul.tagging.langid import STEP, TABLE, Floats, Guess, Model, ngrams, save, softmax, words
+from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, save, softmax, words
 
 LANGUAGES = [*SOURCES, *TARGETS]
 WORDS = 300_000  # read of each language
@@ -61,7 +61,7 @@ def learnable(data: Path, language: str) -> list[str]:
     return lines
 
 
-def count(training: dict[str, list[str]]) -> Model:
+def count(training: dict[str, list[str]]) -> NgramTable:
     """Choose n-grams and compute their log ratios."""
     counts = [ngram_counts(training[language]) for language in LANGUAGES]
     grams = sorted({gram for own in counts for gram, times in own.items() if times >= LEAST})
@@ -78,7 +78,7 @@ def count(training: dict[str, list[str]]) -> Model:
             chosen.update(best.tolist())
     rows = sorted(chosen)
     table = np.clip(np.round(ratio[rows] / STEP), -127, 127).astype(np.int8)
-    return Model(LANGUAGES, {grams[row]: place for place, row in enumerate(rows)}, table, 1.0, 0.0)
+    return NgramTable(LANGUAGES, {grams[row]: place for place, row in enumerate(rows)}, table, 1.0, 0.0)
 
 
 def ngram_counts(lines: list[str]) -> Counter[str]:
@@ -94,7 +94,7 @@ def ngram_counts(lines: list[str]) -> Counter[str]:
     return counts
 
 
-def calibrate(model: Model, held_out: dict[str, list[str]], rng: random.Random) -> Model:
+def calibrate(model: NgramTable, held_out: dict[str, list[str]], rng: random.Random) -> NgramTable:
     """Fit scale and damping by the log-likelihood of snippets of 1 to 40 words of held-out lines."""
     sums, sizes, gold = [], [], []
     for label, language in enumerate(model.languages):
@@ -117,10 +117,10 @@ def calibrate(model: Model, held_out: dict[str, list[str]], rng: random.Random) 
     grid = [(scale, damping) for scale in np.geomspace(0.05, 3, 30) for damping in np.linspace(0, 0.9, 19)]
     scale, damping = min(grid, key=lambda pair: loss(*pair))
     print(f"held-out snippets: loss {loss(scale, damping):.3f}")
-    return Model(model.languages, model.rows, model.table, round(float(scale), 4), round(float(damping), 4))
+    return NgramTable(model.languages, model.rows, model.table, round(float(scale), 4), round(float(damping), 4))
 
 
-def measure(model: Model, data: Path) -> None:
+def measure(model: NgramTable, data: Path) -> None:
     """Accuracy on the test sentences of the targets and the dev sentences of the sources."""
     print("language  sentences  right  said  right of 5 sentences together  mistaken for")
     total: list[Floats] = []

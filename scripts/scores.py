@@ -2,7 +2,7 @@
 
     python scripts/scores.py [--data ../shared/data] [--languages fo gsw] [--output docs/results/embedded]
 
-Every file is tagged as ``zgul tag`` tags it, on the CPU. scores.json and scores.md are written into the output folder
+Every file is scored as ``zgul evaluate`` does it, on the CPU. scores.json and scores.md are written into the output folder
 when all 15 were scored.
 """
 
@@ -14,21 +14,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
-from zgul.evaluation import scores
 from zgul.files import atomic_write
 from zgul.json_files import write_json
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper.numbers import ZERO_SHOT, average
-from zgul.tagging.serving import serving, shipped_names
+from zgul.tagging import evaluation_run
+from zgul.tagging.serving import TaskChoice, serving, shipped_names
 from zgul.tagging.text_tagger import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,18 +44,9 @@ def paper_f1(language: str) -> float:
 
 
 def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
-    """F1 of the shipped tagger on a target's test file, and how it was tagged."""
-    task = GROUP_OF[language].task
-    sentences = folder.sentences(task, language, "test")
-    text_tagger = load(language, task)
-    tagger, inference = text_tagger.taggers[task], text_tagger.inference[task]
-    started = time.monotonic()
-    predicted = tagger.predict(sentences, strategy=inference.strategy, em=inference.em, skip_below=inference.skip_below)
-    seconds = time.monotonic() - started
-    result = asdict(scores([sentence.tags or [] for sentence in sentences], [p.tags for p in predicted]))
-    em = inference.em.to_dict() if inference.em else None
-    used = {"model": text_tagger.served[task].name, "strategy": inference.strategy, "em": em}
-    return result | used | {"skip_below": inference.skip_below, "seconds": round(seconds, 3)}
+    """F1 of the shipped tagger on a target's test file, and how it was tagged, as ``zgul evaluate --json`` prints it."""
+    task = cast(TaskChoice, GROUP_OF[language].task)
+    return evaluation_run.evaluate(load(language, task), folder.sentences(task, language, "test")).to_dict()
 
 
 def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:

@@ -9,25 +9,27 @@ Language Adapters" (Rathore et al., EMNLP 2023) and the methods it compares with
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from zgul.errors import ZgulError, ZgulWarning
 
 if TYPE_CHECKING:
-    from zgul.tagging import Document as Document
-    from zgul.tagging import Entity as Entity
-    from zgul.tagging import TaggedSentence as TaggedSentence
-    from zgul.tagging import TextTagger as TextTagger
-    from zgul.tagging import load as load
+    from zgul.tagging.documents import Document as Document
+    from zgul.tagging.documents import Entity as Entity
+    from zgul.tagging.documents import TaggedSentence as TaggedSentence
+    from zgul.tagging.text_tagger import TextTagger as TextTagger
+    from zgul.tagging.text_tagger import load as load
 
 __version__ = "0.1.0"
 __all__ = ["Document", "Entity", "TaggedSentence", "TextTagger", "ZgulError", "ZgulWarning", "load"]
 
+# Names that are imported on first use, so that ``import zgul`` does not import torch.
+_LAZY = dict.fromkeys(("Document", "Entity", "TaggedSentence"), "zgul.tagging.documents")
+_LAZY |= dict.fromkeys(("TextTagger", "load"), "zgul.tagging.text_tagger")
+
 
 def __getattr__(name: str) -> Any:
-    """What tags comes on first use, so that ``import zgul`` does not import torch."""
-    if name in __all__:
-        from zgul import tagging
-
-        return getattr(tagging, name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

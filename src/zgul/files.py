@@ -1,4 +1,4 @@
-"""Files: the cache folder, atomic writes, and streams that may be compressed or standard input and output."""
+"""Files: where the cache and the shipped weights are, atomic writes, and streams that may be compressed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def cache_dir() -> Path:
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "zgul"
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the weights that come with the package, or the folder that ``ZGUL_TAGGERS`` names."""
+    chosen = os.environ.get("ZGUL_TAGGERS")
+    return Path(chosen).expanduser() if chosen else Path(__file__).parent / "shipped"
 
 
 @contextlib.contextmanager

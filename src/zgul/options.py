@@ -100,6 +100,7 @@ class Options:
         Unknown names raise an error that suggests the nearest known one. Text is converted to the option's type.
         """
         defaults = _defaults(cls)
+        declared = {name: about for name, about, _ in cls.declared()}
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             if name not in defaults:
@@ -115,6 +116,7 @@ class Options:
                     raise ZgulError(f"{prefix}{name} is a group of options, such as {prefix}{name}.{first}")
             else:
                 chosen[name] = _convert(default, value, prefix + name)
+                declared[name].check(prefix + name, chosen[name])
         return cls(**chosen)
 
     def to_dict(self) -> dict[str, Any]:

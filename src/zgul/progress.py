@@ -12,7 +12,7 @@ class Status:
 
     stage: str
     done: int
-    total: int
+    total: int  # 0 if it is not known
     figures: dict[str, float] = field(default_factory=dict)  # such as {"loss": 0.3, "dev F1": 91.2}
 
 

@@ -9,11 +9,10 @@ from typer.testing import CliRunner
 from tiny_group import MADE, write_group
 from zgul import encoders
 from zgul.adapters.adapterhub import read_adapter
+from zgul.adapters.finding import find_adapters
 from zgul.adapters.storage import load_adapters
 from zgul.cli import app
 from zgul.errors import ZgulError
-from zgul.training.run import find_adapters
-
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +23,9 @@ def place(tmp_path_factory) -> Path:
 
 
 def train(place: Path, *arguments: object, steps: int = 60) -> str:
-    told = f"adapter train --lang is --steps {steps} --blocks 8 --block 24 --device cpu".split()
-    told += ["--encoder", str(place / "encoder"), "--text", str(place / "is.txt"), *map(str, arguments)]
-    result = CliRunner().invoke(app, told)
+    command = f"adapter train --lang is --steps {steps} --blocks 8 --block 24 --device cpu".split()
+    command += ["--encoder", str(place / "encoder"), "--text", str(place / "is.txt"), *map(str, arguments)]
+    result = CliRunner().invoke(app, command)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -39,10 +38,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_an_adapter_helps_on_held_out_text_and_leaves_the_encoder_alone(place, tmp_path):
     before = weights(place / "encoder")
-    told = train(place, "--output", tmp_path, "--adapterhub", "--size", "6", steps=150)
-    assert "masked accuracy" in told and "perplexity" in told and "none" in told
+    shown = train(place, "--output", tmp_path, "--adapterhub", "--size", "6", steps=150)
+    assert "masked accuracy" in shown and "perplexity" in shown and "none" in shown
     (adapter,) = load_adapters(tmp_path / "is.safetensors")
-    assert (adapter.language, adapter.size, adapter.invertible) == ("is", 6, None)
+    assert (adapter.language, adapter.sizes, adapter.invertible) == ("is", [6, 6], None)
     scores = adapter.about["scores"]
     assert scores["is"]["perplexity"] < scores["none"]["perplexity"]
     assert adapter.about["lines"] <= 400 and adapter.about["steps"] == 150
@@ -50,21 +49,19 @@ def test_an_adapter_helps_on_held_out_text_and_leaves_the_encoder_alone(place, t
     assert torch.equal(other.layers[0].down.weight, adapter.layers[0].down.weight)
     after = weights(place / "encoder")
     assert all(torch.equal(before[name], after[name]) for name in before)
-    encoder = encoders.Encoder(encoders.load(place / "encoder")[0])
-    assert find_adapters(str(tmp_path), ["is"], encoder)[0].size == 6, (
-        "zgul train --adapters finds it; a head lies beside"
-    )
+    found = find_adapters(str(tmp_path), ["is"], encoders.load(place / "encoder")[0])
+    assert found[0].sizes == [6, 6], "zgul train --adapters finds it, although a head lies beside it"
 
 
 def test_the_head_is_trained_once_and_reused(place, tmp_path):
     train(place, "--output", tmp_path / "a", "--invertible")
     head = (tmp_path / "a" / "head.safetensors").read_bytes()
     (adapter,) = load_adapters(tmp_path / "a" / "is.safetensors")
-    assert adapter.invertible is not None and adapter.size == 8
+    assert adapter.invertible is not None and adapter.sizes == [8, 8]
     train(place, "--output", tmp_path / "b", "--head", tmp_path / "a" / "head.safetensors")
     assert not (tmp_path / "b" / "head.safetensors").exists()
     assert (tmp_path / "a" / "head.safetensors").read_bytes() == head
-    with pytest.raises(ZgulError, match="is there already; choose another --output, or --overwrite"):
+    with pytest.raises(ZgulError, match=r"exists already\. Choose another --output, or --overwrite it"):
         train(place, "--output", tmp_path / "a")
     train(place, "--output", tmp_path / "a", "--overwrite", steps=2)
     assert load_adapters(tmp_path / "a" / "is.safetensors")[0].invertible is None
@@ -75,8 +72,8 @@ def test_the_shortest_command_and_several_files(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     half = (place / "is.txt").read_text().splitlines(keepends=True)
     (tmp_path / "more.txt").write_text("".join(half[200:]))
-    told = train(place, tmp_path / "more.txt", steps=2)
-    assert "Saved in adapters" in told and (tmp_path / "adapters" / "head.safetensors").is_file()
+    shown = train(place, tmp_path / "more.txt", steps=2)
+    assert "Saved in adapters" in shown and (tmp_path / "adapters" / "head.safetensors").is_file()
     assert load_adapters(tmp_path / "adapters" / "is.safetensors")[0].about["lines"] > 400
     train(place, "--lang", "de", steps=2)
     scores = load_adapters(tmp_path / "adapters" / "de.safetensors")[0].about["scores"]
@@ -94,8 +91,8 @@ def test_the_same_seed_gives_the_same_adapter(place, tmp_path):
 
 
 def test_full_gives_an_encoder_that_loads(place, tmp_path):
-    told = train(place, "--full", "--output", tmp_path / "new", "--lr", "1e-3", steps=80)
-    assert "before" in told and "after" in told and "zgul train --encoder" in told
+    shown = train(place, "--full", "--output", tmp_path / "new", "--lr", "1e-3", steps=80)
+    assert "before" in shown and "after" in shown and "zgul train --encoder" in shown
     before, after = weights(place / "encoder"), weights(tmp_path / "new")
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import zgul.cli.languages_command  # noqa: F401 - adds its commands
 from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS, feature_source, similarity
@@ -167,6 +166,14 @@ def test_a_typo_gives_one_line_and_no_traceback() -> None:
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.strip() == 'zgul: No language is called "Fareose". Did you mean Faroese (fo)?'
+
+
+@pytest.mark.parametrize("arguments", [["languages", "fo"], ["relate", "fo", "is"], ["languages"]])
+def test_no_torch_is_loaded(arguments: list[str]) -> None:
+    """A question about a language is answered in half a second."""
+    code = f"import sys, zgul.cli; zgul.cli.app({arguments}, standalone_mode=False); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize("command", ["languages", "relate"])

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +19,12 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-import zgul.cli.evaluate
-import zgul.cli.tag  # noqa: F401 - both add their command
 from standin import stand_in_taggers, text
 from zgul.cli import app
 from zgul.corpora import Sentence, conllu
-from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.methods.tagger import Prediction, Tagger
-from zgul.tagging import tagger as tagging
+from zgul.tagger import Prediction, Tagger
+from zgul.tagging import text_tagger
 
 MIXED = [
     ("sapuri", "Gloss=a"),
@@ -114,7 +111,7 @@ def test_lines_and_tokens() -> None:
 
 
 def test_conllu_in_keeps_all_but_the_tags(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagging, "MAX_UNKNOWN", 1.0)  # the stand-ins know few letters
+    monkeypatch.setattr(text_tagger, "MAX_UNKNOWN", 1.0)  # the stand-ins know few letters
     path = sorted((shared_data / "conllu").glob("*.conllu.xz"))[0]
     head = lzma.open(path, "rt", encoding="utf-8").read(30_000).rpartition("\n\n")[0] + "\n\n"  # noqa: SIM115
     written = out("--lang", "fo", "--task", "pos", "--no-em", stdin=head)
@@ -173,15 +170,15 @@ def test_em_switches() -> None:
     assert out("--lang", "fo", "-f", "json", "--em-steps", "0", TEXT) == plain
 
 
-@pytest.mark.parametrize("switches", [["--em"], ["--full-em"], ["--em-lr", "2"]])
-def test_em_that_was_tuned_to_no_steps_is_warned_of(switches: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tagger, "em_for", lambda *_: EMConfig(steps=0))
-    with pytest.warns(ZgulWarning, match="EM was tuned to no steps for Faroese; give --em-steps"):
-        run("--lang", "fo", *switches, TEXT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for silent in ([], ["--no-em"], ["--adaptive"], [*switches, "--em-steps", "1"], [*switches, "--em-steps", "0"]):
-            out("--lang", "fo", *silent, TEXT)
+def test_probabilities_are_written_on_request() -> None:
+    settings = ("--lang", "fo", "--task", "both", "--no-em", TEXT, "--format")
+    data = json.loads(out(*settings, "json").splitlines()[0])
+    block = next(conllu.read(io.BytesIO(out(*settings, "conllu", "--probabilities").encode())))
+    assert [row[9].split("POSProb=")[1][:6] for row in block.rows] == [f"{p:.4f}" for p in data["upos_probabilities"]]
+    assert [row[9].split("NERProb=")[1][:6] for row in block.rows] == [f"{p:.4f}" for p in data["ner_probabilities"]]
+    assert "Prob=" not in out(*settings, "conllu")
+    row = out(*settings, "tsv", "--probabilities").splitlines()[0].split("\t")
+    assert row[1:3] == [f"{data[f'{name}_probabilities'][0]:.4f}" for name in ("upos", "ner")]
 
 
 def test_another_tagger() -> None:
@@ -216,7 +213,7 @@ def test_long_sentences_are_broken_to_the_width_of_the_screen() -> None:
 
 
 def test_the_language_is_guessed_and_how_sure_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagging, "MAX_UNKNOWN", 1.0)
+    monkeypatch.setattr(text_tagger, "MAX_UNKNOWN", 1.0)
     result = run("--lang", "AUTO", "Hetta er ein lítil roynd, og vit vóna, at tað gongur væl.", "-f", "json")
     assert json.loads(result.stdout)["language"] == "fo"
     assert "the text looks like Faroese (fo), over 99% sure" in result.stderr
@@ -233,26 +230,30 @@ def test_an_unsure_guess_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "problem"),
     [
-        ([TEXT], None, "say which language"),
+        ([TEXT], None, "Say which language"),
         (["--lang", "Fareose", TEXT], None, r"Did you mean Faroese \(fo\)"),
-        (["--lang", "fo", ""], None, "the text is empty"),
+        (["--lang", "fo", ""], None, "The text is empty"),
         (["--lang", "fo"], "", "standard input holds no words"),
         (["--lang", "fo"], " \n\n", "standard input holds no words"),
         (["--lang", "fo", "book.txt"], None, "book.txt: no such file"),
         (["--lang", "fo"], b"\x7fELF\x02\x01\x00", "NUL"),
         (["--lang", "fo"], b"\x7fELF\x02\xf3\x00", "NUL"),
+        (["--lang", "fo"], b"%PDF-1.7", "standard input is a PDF file"),
+        (["--lang", "fo"], b"<html><body>", "standard input is an HTML page"),
         (["--lang", "fo", "--device", "gpu0", TEXT], None, "no device 'gpu0' here"),
-        (["--lang", "fo"], b"caf\xe9", "not UTF-8"),
+        (["--lang", "fo", "--precision", "half", TEXT], None, "precision is one of"),
+        (["--lang", "fo", "--em-steps", "-1", TEXT], None, "steps must be at least 0"),
         (["--lang", "fo", "--input", "lines"], b"x" * ((1 << 24) + 1), "longer than 16 MiB"),
         (["--lang", "fo", "--input", "conllu"], "text\n", "CoNLL-U has 10"),
-        (["--lang", "fo", "--format", "xml", TEXT], None, "unknown format"),
-        (["--lang", "fo", "--task", "parse", TEXT], None, "unknown task"),
-        (["--lang", "fo", "--input", "pdf", TEXT], None, "unknown kind of input"),
-        (["--lang", "fo", "--resume", TEXT], None, "--resume needs"),
+        (["--lang", "fo", "--format", "xml", TEXT], None, "no format 'xml'"),
+        (["--lang", "fo", "--task", "parse", TEXT], None, "no task 'parse'"),
+        (["--lang", "fo", "--input", "pdf", TEXT], None, "no kind of input 'pdf'"),
+        (["--lang", "fo", "--resume", TEXT], None, "--resume and --force are for files"),
         (["--lang", "fo", "-o", "x.conllu.xz", TEXT], None, "not compressed"),
-        (["--lang", "fo", "-o", ".", TEXT], None, "is a folder"),
-        (["--lang", "fo", "-o", "nowhere/x.conllu", TEXT], None, "cannot be written"),
+        (["--lang", "fo", "-o", ".", TEXT], None, "The output of the text given needs a name"),
+        (["--lang", "fo", "-o", "nowhere/x.conllu", TEXT], None, "there is no folder nowhere"),
         (["--lang", "fo", "-o", "x", "-f", "terminal", TEXT], None, "format for files"),
+        (["--lang", "fo", "--probabilities", "-f", "terminal", TEXT], None, "format for files"),
         (["--lang", "fo", "Щит и меч"], None, "100% of the pieces"),
         (["--lang", "auto", "12 34"], None, "cannot be guessed"),
     ],
@@ -272,8 +273,8 @@ def test_a_gpu_that_is_not_there() -> None:
 def test_the_input_is_not_written_over(folder: Path, name: str) -> None:
     (folder / "same").write_text(TEXT)
     (folder / "link").symlink_to("same")
-    for resume in ([], ["--resume"]):
-        with pytest.raises(ZgulError, match="is the input; writing to it would destroy it"):
+    for resume in ([], ["--resume"], ["--force"]):
+        with pytest.raises(ZgulError, match="is the input, and writing would destroy it"):
             run("--lang", "fo", "same", "--output", name, *resume)
     with Path("same").open() as stdin:
         done = subprocess.run(
@@ -295,7 +296,7 @@ def test_damaged_files(folder: Path, packing: str) -> None:
 
 def test_a_tagger_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZGUL_TAGGERS", str(folder))
-    with pytest.raises(ZgulError, match='"germanic-pos" is not there'):
+    with pytest.raises(ZgulError, match='"germanic-pos" is missing'):
         run("--lang", "fo", TEXT)
 
 
@@ -307,32 +308,74 @@ def test_order_is_kept_over_many_windows(folder: Path) -> None:
     assert found == data.replace(".", " .").replace("!", " !").split()
 
 
-@pytest.mark.slow
-def test_killed_midway_and_resumed_the_file_is_the_same(folder: Path) -> None:
-    (folder / "book.txt").write_text(text(3000))
-    settings = ["--lang", "fo", "--em-steps", "4", "--weights", "-f", "json", "book.txt", "--output"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*COMMAND, *settings, "cut.json"], env=environment)
-    cut = folder / "cut.json"
-    end = time.monotonic() + 60
-    while not (cut.is_file() and cut.stat().st_size > 100_000) and time.monotonic() < end and process.poll() is None:
+# --- output files
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end and process.poll() is None:
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert cut.read_bytes().count(b"\n") < 3000
-    cut.write_bytes(cut.read_bytes()[:-50])  # as if the last write had been broken off
-    done = subprocess.run(
-        [*COMMAND, *settings, "cut.json", "--resume"], env=environment, capture_output=True, text=True
+
+
+def start(arguments: list[str], **settings: object) -> subprocess.Popen[str]:
+    """A process as a user has it, even if the parent ignores Ctrl-C (``nohup``, ``make test &``)."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        text=True,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        **settings,  # type: ignore[call-overload]
     )
-    assert done.returncode == 0, done.stderr
-    assert "sentences already; going on after them" in done.stderr
-    subprocess.run([*COMMAND, *settings, "whole.json"], env=environment, check=True)
-    assert cut.read_bytes() == (folder / "whole.json").read_bytes()
-    again = subprocess.run(
-        [*COMMAND, *settings, "cut.json", "--resume"], env=environment, capture_output=True, text=True
-    )
-    assert "holds 3,000 sentences already" in again.stderr
-    assert cut.read_bytes() == (folder / "whole.json").read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["int", "term", "kill"])
+def test_stopped_midway_and_resumed_the_file_is_the_same(folder: Path, number: signal.Signals) -> None:
+    (folder / "book.txt").write_text(text(1500))
+    settings = ["--lang", "fo", "--em-steps", "4", "-f", "json", "book.txt", "--output"]
+    part = folder / "cut.json.part"
+    process = start([*settings, "cut.json"])
+    wait_for(lambda: part.is_file() and part.stat().st_size > 100_000, process)
+    process.send_signal(number)
+    said = process.communicate()[1]
+    assert not (folder / "cut.json").exists() and part.read_bytes().count(b"\n") < 1500
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+        part.write_bytes(part.read_bytes()[:-50])  # as if the last write had been cut off
+    else:
+        go_on = "cut.json.part holds what is done; the same command with --resume goes on with it"
+        assert (process.returncode, said) == (130, f"zgul: stopped: {go_on}\n")
+        with pytest.raises(ZgulError, match=r"cut\.json\.part was not finished. Go on with it with --resume"):
+            run(*settings, "cut.json")
+    assert "sentences already; the rest was added" in run(*settings, "cut.json", "--resume").stderr
+    out(*settings, "whole.json")
+    assert (folder / "cut.json").read_bytes() == (folder / "whole.json").read_bytes()
+    assert not part.exists()
+    assert "cut.json held 1,500 sentences already\n" in run(*settings, "cut.json", "--resume").stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_while_writing_to_a_pipe(folder: Path, number: signal.Signals) -> None:
+    (folder / "book.txt").write_text(text(2000))
+    with (folder / "out").open("wb") as stdout:
+        process = start(["--lang", "fo", "--em-steps", "8", "book.txt"], stdout=stdout)
+        wait_for(lambda: (folder / "out").stat().st_size > 0, process)
+        process.send_signal(number)
+        said = process.communicate()[1]
+    assert (process.returncode, said) == (130, "zgul: stopped\n")
+
+
+def test_an_existing_output_survives_everything_but_force(folder: Path) -> None:
+    """Issue 18: the output was opened before the input was checked."""
+    (folder / "runes.txt").write_text("ᚠᚢᚦᚬᚱᚴ ᚼᚾᛁᛅᛋ ᛏᛒᛘᛚᛦ\n")
+    (folder / "a.txt").write_text(text(40))
+    (folder / "keep.tsv").write_text("precious\tX\n\n")
+    for arguments in (["runes.txt"], ["a.txt"], ["a.txt", "--resume"], ["runes.txt", "--force"]):
+        with pytest.raises(ZgulError):
+            run("--lang", "fo", *arguments, "-f", "tsv", "-o", "keep.tsv")
+        assert (folder / "keep.tsv").read_text() == "precious\tX\n\n"
+    out("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv", "--force")
+    assert (folder / "keep.tsv").read_text() == out("--lang", "fo", "a.txt", "-f", "tsv")
+    assert "keep.tsv held 40 sentences already" in run("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv").stderr
 
 
 def test_resuming_with_other_input_or_settings_is_refused(folder: Path) -> None:
@@ -342,7 +385,7 @@ def test_resuming_with_other_input_or_settings_is_refused(folder: Path) -> None:
     with pytest.raises(ZgulError, match="tagged in another way"):
         run("--lang", "fo", "--weights", "a.txt", "--output", "a.conllu", "--resume")
     (folder / "b.txt").write_text(text(40, seed=1))
-    with pytest.raises(ZgulError, match="other words in the input"):
+    with pytest.raises(ZgulError, match="has other words"):
         run("--lang", "fo", "b.txt", "--output", "a.conllu", "--resume")
     assert (folder / "a.conllu").read_bytes() == before
 
@@ -352,14 +395,65 @@ def test_resume_without_a_file_starts_one(folder: Path) -> None:
     assert (folder / "a.conllu").read_text() == out("--lang", "fo", TEXT)
 
 
+@pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
+def test_a_folder_of_files(folder: Path) -> None:
+    (folder / "texts" / "old").mkdir(parents=True)
+    for name in ("a.txt", "b.txt", "old/c.txt"):
+        (folder / "texts" / name).write_text(text(3))
+    summary = "zgul: tagged/: 3 files tagged, 0 were complete already\n"
+    assert run("--lang", "hsb", "texts/", "-o", "tagged/").stderr == summary
+    made = sorted(str(path.relative_to(folder)) for path in (folder / "tagged").rglob("*.*"))
+    assert made == ["tagged/a.conllu", "tagged/b.conllu", "tagged/old/c.conllu"]
+    assert (folder / "tagged/a.conllu").read_text() == out("--lang", "hsb", "texts/a.txt")
+    (folder / "texts" / "b.txt").write_text(text(3, seed=1))
+    (folder / "texts" / "d.pdf").write_bytes(b"%PDF-1.4")
+    before = (folder / "tagged/b.conllu").read_bytes()
+    with pytest.raises(ZgulError, match="2 of 4 files were not tagged"):
+        run("--lang", "hsb", "texts", "-o", "tagged")
+    assert (folder / "tagged/b.conllu").read_bytes() == before, "of another text, so it needs --force"
+    (folder / "texts" / "d.pdf").unlink()
+    forced = run("--lang", "hsb", "texts", "-o", "tagged", "--force").stderr
+    assert forced == summary.replace("tagged/", "tagged", 1)
+    assert (folder / "tagged/b.conllu").read_bytes() != before
+
+
+def test_several_names_and_patterns(folder: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text(text(2, seed=ord(name[0])))
+    streamed = out("--lang", "fo", "-f", "tsv", "a.txt", "b.txt")
+    assert streamed == out("--lang", "fo", "-f", "tsv", "*.txt")
+    assert streamed == out("--lang", "fo", "-f", "tsv", "a.txt") + out("--lang", "fo", "-f", "tsv", "b.txt")
+    run("--lang", "fo", "-f", "tsv", "*.txt", "-o", "tagged")
+    assert sorted(path.name for path in (folder / "tagged").iterdir()) == ["a.tsv", "b.tsv"]
+    with pytest.raises(ZgulError, match=r"c\.txt: no such file. Give files alone"):
+        run("--lang", "fo", "a.txt", "c.txt")
+
+
+def test_each_file_of_a_folder_is_guessed_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_tagger, "MAX_UNKNOWN", 1.0)
+    (folder / "fo.txt").write_text("Hetta er ein lítil roynd, og vit vóna, at tað gongur væl.\n")
+    (folder / "hsb.txt").write_text("Serbja su słowjanski lud we wuchodnej Němskej, kotryž rěči serbsce.\n")
+    said = run("--lang", "auto", "--task", "pos", "-f", "json", "*.txt", "-o", "tagged").stderr
+    assert "Faroese (fo)" in said and "Upper Sorbian (hsb)" in said
+    for code in ("fo", "hsb"):
+        assert json.loads((folder / "tagged" / f"{code}.json").read_text())["language"] == code
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_other_encodings_are_read_with_a_warning(folder: Path, encoding: str) -> None:
+    (folder / "book.txt").write_bytes((TEXT.replace("wa", "wá") + "\n").encode(encoding))
+    with pytest.warns(ZgulWarning, match=r"book\.txt .*read as (UTF-16|Latin-1)"):
+        assert "\twá\t" in out("--lang", "fo", "--no-em", "book.txt")
+
+
 def test_output_comes_while_input_is_still_open() -> None:
-    """The first window is written and flushed before the input ends."""
+    """The first window is written and flushed before the input ends. The first 200 lines decide what the input is."""
     process = subprocess.Popen(
         [*COMMAND, "--lang", "fo", "--no-em", "-f", "tsv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin
     assert process.stdout
-    process.stdin.write(text(60).encode())
+    process.stdin.write(text(110).encode())
     process.stdin.flush()
     assert process.stdout.readline().count(b"\t") == 1
     process.stdin.close()
@@ -367,7 +461,7 @@ def test_output_comes_while_input_is_still_open() -> None:
     assert process.wait() == 0
 
 
-def told(command: str) -> tuple[int, str]:
+def shell(command: str) -> tuple[int, str]:
     """The exit code of a shell command and what it says on stderr; ``zgul`` in it is ours."""
     program = " ".join(shlex.quote(part) for part in COMMAND[:-1])
     done = subprocess.run(
@@ -379,13 +473,15 @@ def told(command: str) -> tuple[int, str]:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", ["tag --lang fo -f tsv", "tag --lang fo -f terminal", "languages fo #"])
 def test_a_full_disk_is_one_clear_line(command: str) -> None:
-    code, said = told(f"exec >/dev/full; zgul {command.replace('#', '')} {'' if '#' in command else shlex.quote(TEXT)}")
-    assert (code, said) == (2, "zgul: the output cannot be written (No space left on device)\n")
+    code, said = shell(
+        f"exec >/dev/full; zgul {command.replace('#', '')} {'' if '#' in command else shlex.quote(TEXT)}"
+    )
+    assert (code, said) == (2, "zgul: The output cannot be written (No space left on device).\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_to_what_is_no_plain_file(folder: Path) -> None:
-    with pytest.raises(ZgulError, match=r"/dev/full: cannot be written \(No space left on device\)"):
+    with pytest.raises(ZgulError, match=r"/dev/full cannot be written \(No space left on device\)"):
         run("--lang", "fo", TEXT, "-o", "/dev/full")
     out("--lang", "fo", TEXT, "-o", "/dev/null")
     expected = out("--lang", "fo", TEXT)
@@ -400,24 +496,36 @@ def test_output_to_what_is_no_plain_file(folder: Path) -> None:
 @pytest.mark.parametrize("form", ["conllu", "terminal"])
 def test_a_reader_that_has_had_enough_is_no_failure(folder: Path, form: str) -> None:
     (folder / "book.txt").write_text(text(1500))
-    code, said = told(f"zgul tag --lang fo --no-em -f {form} book.txt | head -2 >head; exit ${{PIPESTATUS[0]}}")
+    code, said = shell(f"zgul tag --lang fo --no-em -f {form} book.txt | head -2 >head; exit ${{PIPESTATUS[0]}}")
     assert (code, said) == (0, "")
     assert len((folder / "head").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("output", ["cut.conllu", None])
-def test_stopped_by_ctrl_c(folder: Path, output: str | None) -> None:
-    (folder / "book.txt").write_text(text(2000))
-    command = [*COMMAND, "--lang", "fo", "--em-steps", "8", "book.txt", *(["-o", output] if output else [])]
-    with (folder / (output or "out")).open("wb") as stdout:
-        process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
-        end = time.monotonic() + 60
-        while not (folder / (output or "out")).stat().st_size and time.monotonic() < end:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate()[1]
-    more = f": {output} is not complete; the same command with --resume goes on with it" if output else ""
-    assert (process.returncode, said) == (130, f"zgul: stopped{more}\n")
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        ("<&-", 2, "zgul: standard input holds no words, so there is nothing to tag.\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        (">&- 2>&- <&-", 2, ""),
+    ],
+)
+def test_closed_streams_give_no_traceback(folder: Path, redirection: str, code: int, said: str) -> None:
+    given = "" if "<" in redirection else shlex.quote(TEXT)
+    assert shell(f"zgul tag --lang fo --no-em {given} {redirection}") == (code, said)
+
+
+def test_a_screen_shows_words_a_second_and_the_time_left(folder: Path) -> None:
+    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    (folder / "book.txt").write_text(text(300))
+    screen, inside = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    command = [*COMMAND, "--lang", "fo", "book.txt", "-o", "book.conllu"]
+    assert subprocess.run(command, stderr=inside, env=environment, check=False).returncode == 0
+    shown = os.read(screen, 1 << 20).decode()
+    assert "tagging" in shown and "words a second" in shown and "0:00:00" in shown
+    os.close(screen)
+    os.close(inside)
 
 
 def test_an_error_is_one_line_without_a_traceback() -> None:

@@ -1,6 +1,7 @@
 """``zgul train`` as a user calls it."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,9 +16,8 @@ from tiny_group import write_group
 from zgul.cli import app
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
-from zgul.methods.tagger import Tagger
+from zgul.tagger import load_tagger
 from zgul.tensors import load_tensors
-
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def zgul(*arguments: object) -> str:
 
 def options(place: Path) -> list[object]:
     """What every run here has in common."""
-    told = "--group germanic --adapters new --epochs 1 --batch-size 8 --accumulate 2 --em-sentences 5 --device cpu"
-    return ["train", *told.split(), "--data", place / "data", "--encoder", place / "encoder"]
+    common = "--group germanic --adapters new --epochs 1 --batch-size 8 --accumulate 2 --em-sentences 5 --device cpu"
+    return ["train", *common.split(), "--data", place / "data", "--encoder", place / "encoder"]
 
 
 def saved(folder: Path) -> dict:
@@ -44,11 +44,11 @@ def saved(folder: Path) -> dict:
 
 
 def test_train_says_what_it_did_and_what_comes_next(place, tmp_path):
-    told = zgul(*options(place), "--output", tmp_path / "out")
-    assert "ZGUL (POS), sources en, is, de" in told and "F1 on the sources' dev sets" in told
-    assert "EM settings by the dev set of the most related source" in told and "fo: " in told
-    assert "zgul evaluate --model" in told
-    assert Tagger.from_pretrained(tmp_path / "out").strategy == "em"
+    shown = zgul(*options(place), "--output", tmp_path / "out")
+    assert "ZGUL (POS), sources en, is, de" in shown and "F1 on the sources' dev sets" in shown
+    assert "EM settings by the dev set of the most related source" in shown and "fo: " in shown
+    assert "zgul evaluate --model" in shown
+    assert load_tagger(tmp_path / "out").strategy == "em"
 
 
 def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
@@ -62,7 +62,7 @@ def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
     assert values["noise"] == {"sentences": 0.5, "words": 0.2, "edits": 1}
     assert values["options"]["combine"] == "max" and values["options"]["dropout"] == 0.2
     assert values["weight_decay"] == 0.01 and values["unannotated"] == ["PUNCT"] and values["label_set_per_corpus"]
-    tagger = Tagger.from_pretrained(tmp_path / "out")
+    tagger = load_tagger(tmp_path / "out")
     assert tagger.parts.sources == ["en", "de"] and tagger.about["sentences"] == {"en": 30, "de": 30}
     assert "PUNCT" not in tagger.labels
 
@@ -72,16 +72,16 @@ def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:EM settings for gsw")
-def test_em_target_dev_is_labelled(place, tmp_path):
-    told = zgul(*options(place), "--em-target-dev", "--output", tmp_path)
-    assert "not zero-shot" in told and "fo dev (its own)" in told
+def test_em_settings_from_the_targets_dev_set_are_labelled(place, tmp_path):
+    shown = zgul(*options(place), "--em-by", "target", "--output", tmp_path)
+    assert "not zero-shot" in shown and "fo dev (its own)" in shown
     assert saved(tmp_path)["em_by"] == "target"
 
 
 def test_leave_one_out_prints_a_table_and_keeps_nothing_unless_asked(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = zgul(*options(place), "--leave-one-out", "--method", "madx-multi")
-    assert "Icelandic" in told and "German" in told and "mean" in told and "uniform" in told and "tgt" not in told
+    shown = zgul(*options(place), "--leave-one-out", "--method", "madx-multi")
+    assert "Icelandic" in shown and "German" in shown and "mean" in shown and "uniform" in shown and "tgt" not in shown
     assert not list(tmp_path.iterdir())
     zgul(*options(place), "--leave-one-out", "--method", "sft-m", "--output", "kept")
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
@@ -92,7 +92,7 @@ def test_leave_one_out_prints_a_table_and_keeps_nothing_unless_asked(place, tmp_
 def test_the_encoder_can_be_saved_inside(place, tmp_path):
     zgul(*options(place), "--save-encoder", "--method", "sft-m", "--output", tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "moved")
-    assert Tagger.from_pretrained(tmp_path / "moved").method.name == "sft-m"
+    assert load_tagger(tmp_path / "moved").method.name == "sft-m"
 
 
 def test_bits_say_how_a_tagger_is_saved(place, tmp_path):
@@ -104,7 +104,7 @@ def test_bits_say_how_a_tagger_is_saved(place, tmp_path):
     assert all(rough[name].allclose(exact[name], rtol=1e-3, atol=1e-6) for name in exact)
     whole, half = ((tmp_path / name / "model.safetensors").stat().st_size for name in ("32", "16"))
     assert half < 0.6 * whole
-    assert Tagger.from_pretrained(tmp_path / "16").trained, "can be trained on"
+    assert load_tagger(tmp_path / "16").trained_names, "it can be trained further"
 
 
 @pytest.mark.slow
@@ -113,30 +113,29 @@ def test_nine_bits_give_a_tagger_as_small_as_shipped_ones(place, tmp_path):
     command = [*options(place), "--encoder", "embedded", "--adapters", "shipped", "--em-sentences", "0", "--limit", "4"]
     zgul(*command, "--bits", "9", "--output", tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 10e6
-    assert json.loads((tmp_path / "config.json").read_text())["folded"]
-    tagger = Tagger.from_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["merged"]
+    tagger = load_tagger(tmp_path)
     assert len(tagger.predict([Sentence(["Ein", "Haus"], language="de")])[0].tags) == 2
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--method", "zgull"], "no method 'zgull'; there are: sft-en"),
+        (["--method", "zgull"], "method is one of sft-en, sft-m"),
         (["--group", "romance"], "no group 'romance'"),
-        (["--set", "options.combin=max"], "options has no option 'combin'; did you mean 'combine'"),
+        (["--set", "options.combin=max"], "no option 'options.combin'. Did you mean 'options.combine'"),
         (["--set", "options.combine=sum"], "combine is one of linear, max"),
         (["--set", "epochs"], "--set takes NAME=VALUE"),
         (["--set", "lr.x=1"], "lr must be a number"),
         (["--set", "epochs=[1"], "the value cannot be read"),
         (["--set", "epochs=many"], "epochs must be a whole number"),
         (["--config", "absent.yaml"], "absent.yaml: no such file"),
-        (["--em-by", "loso", "--em-target-dev"], "give one"),
-        (["--em-by", "guess"], "em_by is source, loso or target"),
-        (["--noise", "2"], "noise.sentences must be between 0 and 1"),
+        (["--em-by", "guess"], "em_by is one of source, loso, target"),
+        (["--noise", "2"], "noise.sentences must be at least 0 and at most 1"),
         (["--set", "epochs=-1"], "epochs must be at least 0"),
         (["--lr", "nan"], "lr must be at least 0"),
         (["--bits", "8"], "saved in 32, 16, 9 bits a number, not in 8"),
-        (["--config", "."], "a YAML file with options is needed"),
+        (["--config", "."], "It must be a YAML file with options"),
         (["--sources", "en,xxyyzz"], "xxyyzz"),
     ],
 )
@@ -156,21 +155,29 @@ def test_a_group_has_a_place_by_default(place, tmp_path, monkeypatch):
         zgul("train", "--sources", "en,is", "--task", "pos", "--data", place / "data")
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path):
-    """In a process of its own, as a user has it; the resumed run equals one that was never stopped."""
+START = [sys.executable, "-c", "from zgul.cli import main; main()"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path, number):
+    """In a process of its own, as a user has it. The resumed run equals one that was never stopped."""
     command = [str(part) for part in [*options(place), "--epochs", "8", "--eval-every", "5", "--em-sentences", "0"]]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    start = [sys.executable, "-c", "from zgul.cli import main; main()"]
-    process = subprocess.Popen([*start, *command, "--output", str(parts)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*START, *command, "--output", str(parts)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # the parent may ignore Ctrl-C
+    )
     deadline = time.monotonic() + 60
     while not (parts / "checkpoint.safetensors").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 130, told
-    assert f"Go on with: zgul train --output {parts} --resume" in told
-    assert "Traceback" not in told
-    with pytest.raises(ZgulError, match="go on with --resume"):
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert f"Go on with: zgul train --output {parts} --resume" in said
+    assert "Traceback" not in said
+    with pytest.raises(ZgulError, match="Go on with --resume"):
         zgul(*command, "--output", parts)
     zgul("train", "--output", parts, "--resume")
     zgul(*command, "--output", whole)
@@ -178,6 +185,15 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_path):
     assert first.keys() == second.keys() and all((first[name] == second[name]).all() for name in first)
     with pytest.raises(ZgulError, match="trained to the end already"):
         zgul("train", "--output", parts, "--resume")
+
+
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_give_no_traceback(place, tmp_path, redirection):
+    more = ["--method", "sft-m", "--limit", "4", "--em-sentences", "0", "--output", tmp_path / "out"]
+    command = shlex.join([*START, *map(str, [*options(place), *more])])
+    done = subprocess.run(["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and (tmp_path / "out" / "config.json").is_file()
 
 
 def test_ctrl_c_while_sources_are_left_out_says_how_to_resume(place, tmp_path, monkeypatch):

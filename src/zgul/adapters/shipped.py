@@ -1,27 +1,17 @@
-"""The language adapters that come with the package, and the folder that holds them and the shipped taggers.
-
-The environment variable ``ZGUL_TAGGERS`` names another folder of the same form.
-"""
+"""The language adapters that come with the package."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import zgul
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
 from zgul.adapters.storage import load_adapters
 from zgul.errors import ZgulError
+from zgul.files import shipped_folder
 
 ADAPTERS = "adapters.safetensors"
-
-
-def shipped_folder() -> Path:
-    """The folder of the shipped weights."""
-    chosen = os.environ.get("ZGUL_TAGGERS")
-    return Path(chosen).expanduser() if chosen else Path(zgul.__file__).parent / "shipped"
 
 
 def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAdapter]:

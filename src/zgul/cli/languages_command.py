@@ -1,20 +1,23 @@
-"""``zgul languages`` and ``zgul relate``: who a language is, what it is related to, what serves it."""
+"""``zgul languages``: who a language is, which taggers serve it, what accuracy to expect."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from zgul.cli import app
+from zgul.cli import languages_page, new_app
 
-JSON_HELP = "Print JSON for other programs."
+app = new_app()
 
 
-@app.command("languages")
+@app.command()
 def languages(
-    language: str | None = typer.Argument(
-        None, help="Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt.", show_default=False
-    ),
-    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+    language: Annotated[
+        str | None,
+        typer.Argument(help="Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
     """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect.
 
@@ -26,28 +29,7 @@ def languages(
 
     `zgul languages "Swiss German" --json`
     """
-    from zgul.cli import languages_page
-
     if language is None:
         languages_page.show_paper_languages(as_json)
     else:
         languages_page.show_language(language, as_json)
-
-
-@app.command("relate")
-def relate(
-    names: list[str] = typer.Argument(help="Two or more languages by code or name, the target first."),
-    kind: str = typer.Option("average", "--kind", help="average, genetic (family) or syntactic."),
-    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
-) -> None:
-    """Show how related languages are: a heat map from 0 (nothing in common) to 1 (alike).
-
-    Examples:
-
-    `zgul relate fo is de en`
-
-    `zgul relate Luo Swahili Wolof Amharic --kind syntactic`
-    """
-    from zgul.cli import languages_page
-
-    languages_page.show_relatedness(names, kind, as_json)

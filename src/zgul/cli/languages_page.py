@@ -14,7 +14,7 @@ from zgul.errors import ZgulError
 from zgul.languages import GROUPS, Language, find, similarity
 from zgul.languages.relatedness import KINDS
 from zgul.tagging.language_profile import LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
-from zgul.tagging.shipped import TASKS
+from zgul.tagging.serving import TASKS
 
 SHADES = " ░▒▓█"  # so that the heat map reads without colour
 

@@ -44,10 +44,11 @@ def with_options(
                     _put(given, name, value)
             command(**values, **{into: given})
 
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        parameters = [parameter.replace(kind=by_name) for name, parameter in own.items() if name != into]
-        called.__signature__ = inspect.Signature([*added, *parameters])  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*added, *parameters)}
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in own.items() if name != into]
+        required = [parameter for parameter in keywords if parameter.default is inspect.Parameter.empty]
+        parameters = [*required, *added, *(parameter for parameter in keywords if parameter not in required)]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del called.__wrapped__
         return called
 

@@ -50,9 +50,9 @@ class ProgressBars:
             f"{name} {value:.3f}" if name == "loss" else f"{name} {value:.1f}" for name, value in known.items()
         )
         if status.stage not in self._tasks:
-            self._tasks[status.stage] = self.progress.add_task(status.stage, total=status.total, figures=figures)
+            self._tasks[status.stage] = self.progress.add_task(status.stage, total=None, figures=figures)
         task = self._tasks[status.stage]
-        self.progress.update(task, completed=status.done, total=status.total, figures=figures)
+        self.progress.update(task, completed=status.done, total=status.total or None, figures=figures)
         if not self.console.is_terminal and not self.transient and self._is_time(status):
             line = f"{status.stage}: {status.done} of {status.total}  {figures}".rstrip()
             self.console.print(line, soft_wrap=True, markup=False)

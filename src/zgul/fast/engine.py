@@ -32,9 +32,14 @@ GRAPHS = 64  # graphs that are kept
 
 def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> Engine:
     """The fast form of a model. The model itself stays as it is."""
-    if precision not in PRECISIONS:
-        raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {precision!r}")
-    return Engine(model, find_device(device), PRECISIONS[precision])
+    return Engine(model, find_device(device), find_precision(precision))
+
+
+def find_precision(name: str) -> torch.dtype:
+    """The type of numbers that a precision means."""
+    if name not in PRECISIONS:
+        raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {name!r}")
+    return PRECISIONS[name]
 
 
 class Engine:

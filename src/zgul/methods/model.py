@@ -106,7 +106,7 @@ class Model(nn.Module):
         if isinstance(self.weighting, ByLanguage):
             scores = (spoken @ by_language[0])[:, :, None]  # [B, T, 1, N]
         else:  # other weightings have no view of these blocks: the mean of all
-            scores = hidden.new_zeros(len(hidden), 1, 1, len(self.bank))
+            scores = hidden.new_zeros(hidden.shape[0], 1, 1, len(self.bank))
         return self.bank.invert(hidden, choose(-1, lambda: scores)[:, :, 0].to(hidden.dtype))
 
     def read(self, hidden: Tensor, attend: Attend, by_language: Tensor, spoken: Tensor, choose: Choose) -> Tensor:

@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 
 import zgul
-from zgul.adapters.shipped import ADAPTERS, shipped_folder
+from zgul.adapters.shipped import ADAPTERS
 from zgul.corpora.data_folder import DataFolder
 from zgul.encoders.embedded import SHA256, VERSION
 from zgul.encoders.q4 import SUFFIX
 from zgul.errors import ZgulError
+from zgul.files import shipped_folder
 
 ROOT = Path(zgul.__file__).parent
 START = "paper/execution.py"  # a run's numbers depend on this module and all that it imports

@@ -115,6 +115,10 @@ class Tagger:
         """The fast form of the model, made on first use. Whoever changes weights makes a new tagger (`replace`)."""
         return engine(self.model, self.device, self.precision)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: everything but the engine, which is made again on first use."""
+        return {name: value for name, value in vars(self).items() if name != "engine"}
+
     def to(self, device: torch.device | str) -> Tagger:
         """This tagger on a device; itself if it is there."""
         wanted = find_device(device)

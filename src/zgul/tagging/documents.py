@@ -1,12 +1,15 @@
-"""What tagging gives: small objects with words, tags, probabilities, offsets, entities and adapter weights."""
+"""The result of tagging: documents of sentences, with tags, probabilities, offsets, entities and adapter weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, overload
 
 from zgul.errors import ZgulError
+from zgul.tagging import terminal
+from zgul.tagging.document_html import html
+from zgul.tagging.writing import conllu_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class TaggedSentence:
     layers: dict[str, Layer]  # by task: "pos", "ner"
     language: str
     start: int = 0  # where this sentence's text begins in the text that was given
+    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
 
     def __len__(self) -> int:
         return len(self.words)
@@ -92,14 +96,12 @@ class TaggedSentence:
     def _layer(self, task: str) -> Layer:
         if task not in self.layers:
             raise ZgulError(
-                f"this text was tagged for {', '.join(self.layers)} only; load with task={task!r} or 'both'"
+                f"This text was tagged for {', '.join(self.layers)} only. Load with task={task!r} or task='both'."
             )
         return self.layers[task]
 
     def __str__(self) -> str:
-        from zgul.tagging.terminal import plain
-
-        return plain([self])
+        return terminal.plain([self])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``zgul tag --format json`` writes it."""
@@ -117,16 +119,8 @@ class TaggedSentence:
             if layer.weights is not None:
                 data[f"{column}_weights"] = [{k: round(w, 4) for k, w in word.items()} for word in layer.weights]
         if "ner" in self.layers:
-            data["entities"] = [
-                {
-                    "text": entity.text,
-                    "label": entity.label,
-                    "start": entity.start,
-                    "end": entity.end,
-                    "probability": round(entity.probability, 4),
-                }
-                for entity in self.entities
-            ]
+            entities = self.entities
+            data["entities"] = [asdict(entity) | {"probability": round(entity.probability, 4)} for entity in entities]
         return data
 
 
@@ -162,10 +156,25 @@ class Document(Sequence[TaggedSentence]):
     def entities(self) -> list[Entity]:
         return [entity for sentence in self.sentences for entity in sentence.entities]
 
-    def __str__(self) -> str:
-        from zgul.tagging.terminal import plain
+    def to_conllu(self, *, probabilities: bool = False) -> str:
+        """The document as CoNLL-U, as ``zgul tag --format conllu`` writes it."""
+        sentences = enumerate(self.sentences, start=1)
+        return "".join(conllu_block(tagged, n, probabilities=probabilities) for n, tagged in sentences)
 
-        return plain(self.sentences)
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the text and its sentences, as ``zgul tag --format json`` writes them."""
+        return {"text": self.text, "sentences": [sentence.to_dict() for sentence in self.sentences]}
+
+    def to_html(self) -> str:
+        """A piece of HTML: words over coloured tags, names marked as such."""
+        return html(self.sentences)
+
+    def _repr_html_(self) -> str:
+        """How notebooks show a document."""
+        return self.to_html()
+
+    def __str__(self) -> str:
+        return terminal.plain(self.sentences)
 
 
 def entity_spans(tags: Sequence[str]) -> list[tuple[int, int]]:

@@ -1,10 +1,10 @@
-"""Which language a text is in, among the sources and targets of zgul's taggers: naive Bayes over character n-grams.
+"""Guess which language a text is in, among the sources and targets of zgul's taggers: naive Bayes over n-grams.
 
 A word is lower-cased, put between blanks and cut into all its n-grams of up to ``LONGEST`` characters. The table
-``langid.npz`` (made by ``scripts/build_langid.py``) holds, for the n-grams that tell the languages apart, the log of
-how much more often than the average each language uses them. N-grams of one word are not independent, so the sum
-is scaled by ``scale · n^-damping`` before the softmax, with both numbers fitted so that the probability means what
-it says.
+``langid.npz`` (made by ``scripts/build_langid.py``) has a row for each n-gram that tells languages apart: the log of
+how much more often than the average each language uses it. N-grams of one word are not independent, so the sum of the
+rows is scaled by ``scale · n^-damping`` before the softmax. Both numbers were fitted so that the probability is
+calibrated.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import regex
 
 from zgul.errors import ZgulError
+from zgul.files import atomic_write
 
 LONGEST = 5
 STEP = 1 / 12  # of the table's 8-bit numbers
@@ -40,7 +41,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Model:
+class NgramTable:
     """The table and how its sums become probabilities."""
 
     languages: list[str]
@@ -71,22 +72,23 @@ class Model:
 
 def guess(text: str) -> list[Guess]:
     """The languages that a text may be in, the likeliest first."""
-    found = load().guesses(text)
-    if not found:
+    guesses = load().guesses(text)
+    if not guesses:
         raise ZgulError(
-            "The language cannot be guessed: the text has no letters of any language that zgul knows by sight "
+            "The language cannot be guessed: the text has no letters of any language that zgul can recognise "
             f"({' '.join(load().languages)}). Name it with --lang."
         )
-    return found
+    return guesses
 
 
 def words(text: str) -> list[str]:
+    """The words of a text in lower case, at most ``MAX_WORDS``."""
     return [match.group() for match, _ in zip(_WORD.finditer(text.lower()), range(MAX_WORDS), strict=False)]
 
 
-def ngrams(found: Iterable[str]) -> Iterable[str]:
+def ngrams(words: Iterable[str]) -> Iterable[str]:
     """All n-grams of the words."""
-    for word in found:
+    for word in words:
         padded = f" {word} "
         for length in range(1, LONGEST + 1):
             for start in range(len(padded) - length + 1):
@@ -103,19 +105,17 @@ def softmax(scores: Floats) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def load() -> Model:
+def load() -> NgramTable:
     """The table that comes with the package."""
     with np.load(TABLE) as file:
         grams = bytes(file["grams"]).decode("utf-8").split("\n")
         languages = bytes(file["languages"]).decode("utf-8").split()
         scale, damping = map(float, file["calibration"])
-        return Model(languages, {gram: row for row, gram in enumerate(grams)}, file["table"], scale, damping)
+        return NgramTable(languages, {gram: row for row, gram in enumerate(grams)}, file["table"], scale, damping)
 
 
-def save(model: Model, path: Path = TABLE) -> None:
+def save(model: NgramTable, path: Path = TABLE) -> None:
     """Write the table."""
-    from zgul.files import atomic_write
-
     with atomic_write(path, "wb") as file:
         np.savez_compressed(
             file,

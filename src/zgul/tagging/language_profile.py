@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from zgul.languages import (
     similarity,
 )
 from zgul.languages.relatedness import KINDS, Kind
-from zgul.tagging import shipped
+from zgul.tagging.serving import TASKS, Served, serving, shipped_config, shipped_names
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class ExpectedAccuracy:
 
 
 @dataclass(frozen=True)
-class ServingTagger(shipped.Served):
+class ServingTagger(Served):
     """The tagger that serves a language for a task, why, and what accuracy to expect."""
 
     installed: bool = False
@@ -80,7 +79,7 @@ def describe(language: str | Language) -> LanguageProfile:
             feature_source(language.iso3).code,
             most_related(language, assignment.group.sources if assignment.group else SOURCES),
             dict(sorted(similar.items(), key=lambda item: -item[1]["average"])),
-            tuple(_serving_tagger(language, task) for task in shipped.TASKS),
+            tuple(_serving_tagger(language, task) for task in TASKS),
         )
 
 
@@ -92,7 +91,7 @@ def paper_languages() -> list[PaperLanguage]:
         for code in group.sources if role == "source" else group.targets:
             with _no_warnings():
                 nearest = most_related(code, group.sources) if role == "target" else None
-                taggers = {task: shipped.serving(code, task).name for task in shipped.TASKS}
+                taggers = {task: serving(code, task).name for task in TASKS}
             rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
     return rows
 
@@ -105,8 +104,8 @@ def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy |
     relative the answer is None.
     """
     language = find(language)
-    served = shipped.serving(language, task)
-    config = _config(served.name)
+    served = serving(language, task)
+    config = shipped_config(served.name)
     measured = _test_scores(config)
     if language.code in measured:
         return ExpectedAccuracy(measured[language.code], (language.code,), "measured on its test file")
@@ -131,15 +130,9 @@ def _no_warnings() -> warnings.catch_warnings[None]:
 
 
 def _serving_tagger(language: Language, task: str) -> ServingTagger:
-    served = shipped.serving(language, task)
-    installed = served.name in shipped.names()
+    served = serving(language, task)
+    installed = served.name in shipped_names()
     return ServingTagger(**asdict(served), installed=installed, expected=expected_accuracy(language, task))
-
-
-def _config(name: str) -> dict[str, Any]:
-    path = shipped.folder() / name / "config.json"
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return config
 
 
 def _test_scores(config: dict[str, Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Tag one sentence with an exported tagger; needs onnxruntime and tokenizers alone.
+"""Tag one sentence with an exported tagger. Needs only onnxruntime and tokenizers.
 
 python tag.py Hetta er ein lítil roynd .
 """
@@ -22,19 +22,21 @@ class OnnxTagger:
     def pieces(self, word: str) -> list[int]:
         unknown = self.config["unknown"]
         ids = self.tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False).ids
-        if unknown in ids:  # letters that the vocabulary lacks are read as their kin
-            akin = [word.translate(self.letters)]
-            ids = self.tokenizer.encode(akin, is_pretokenized=True, add_special_tokens=False).ids or ids
+        if unknown in ids:  # letters that the vocabulary lacks are read as related ones
+            related = [word.translate(self.letters)]
+            ids = self.tokenizer.encode(related, is_pretokenized=True, add_special_tokens=False).ids or ids
         return ids or [unknown]
 
     def tag(self, words: list[str]) -> list[str]:
+        if spaced := [word for word in words if any(map(str.isspace, word))]:
+            raise ValueError(f"{spaced[0]!r} has spaces in it: give the words of one sentence one by one")
         rows = [self.pieces(word) for word in words]
         ids = [self.config["begin"], *(piece for row in rows for piece in row), self.config["end"]]
         if len(ids) > self.config["max_pieces"]:
             raise ValueError(f"{len(ids)} pieces, but the model reads {self.config['max_pieces']}: cut the sentence")
-        batch = np.array([ids], dtype=np.int64)  # more sentences: pad with config["pad"], and the mask with 0
+        batch = np.array([ids], dtype=np.int64)  # several sentences: pad them with config["pad"], the mask with 0
         logits = self.session.run(["logits"], {"input_ids": batch, "attention_mask": np.ones_like(batch)})[0]
-        first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's tag stands on its first piece
+        first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's scores stand at its first piece
         scores = logits[0, first]
         best = self.best_sequence(scores) if self.config["decode"] == "sequence" else scores.argmax(axis=-1)
         tags = [self.config["labels"][index] for index in best]

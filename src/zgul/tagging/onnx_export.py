@@ -1,6 +1,6 @@
-"""A tagger for one language as an ONNX file, for people who deploy without torch.
+"""Export a tagger for one language as an ONNX file, which runs without torch and without zgul.
 
-The whole ``Model.forward`` is traced, so any method can be exported; what depends on the language (lang2vec's scores,
+The whole ``Model.forward`` is traced, so any method can be exported. What depends on the language (lang2vec's scores,
 the adapter that MADX picks) becomes a constant. Entropy minimisation needs gradients and is left out.
 """
 
@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zgul.corpora.encode import Batch
+from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.json_files import read_json, write_json
 from zgul.methods.model import Model
-from zgul.methods.tagger import Tagger
+from zgul.tagger import Tagger
 
 FORMAT = "zgul-onnx-1"
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -43,9 +43,9 @@ README = """\
 | `config.json` | labels in the order of the scores, ids of the special pieces, the longest input |
 | `tag.py` | an example: `pip install onnxruntime tokenizers`, then `python tag.py WORD WORD …` |
 
-A sentence is `begin`, the pieces of its words, `end`; a word's label scores stand at its first piece. Its tag is the
-best of them or, where `decode` is `sequence`, that of the best sequence that IOB2 allows. Each word is cut into pieces
-by itself, and one that has none becomes `unknown`; a word with an unknown piece is cut again, its letters replaced as
+A sentence is `begin`, the pieces of its words, `end`. A word's label scores stand at its first piece. Its tag is the
+best of them or, if `decode` is `sequence`, that of the best sequence that IOB2 allows. Each word is cut into pieces by
+itself. A word without pieces becomes `unknown`. A word with an unknown piece is cut again, with its letters replaced as
 `letters` says. Batch and length are free, up to `max_pieces`.
 """
 
@@ -53,58 +53,64 @@ by itself, and one that has none becomes `unknown`; a word with an unknown piece
 class _OneLanguage(nn.Module):
     """The model as a function of pieces and mask alone."""
 
-    def __init__(self, model: Model, row: int) -> None:
+    def __init__(self, model: Model, table: Tensor) -> None:
         super().__init__()
         self.model = model
-        self.row = row
+        self.table = nn.Buffer(table)  # [1, ·]: what the model is told of the language
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Label scores [B, T, C]. The model needs neither labels nor corpora, so others stand for them."""
         mask, first = attention_mask.bool(), input_ids[:, 0]
-        languages = torch.full_like(input_ids, self.row)
-        logits: Tensor = self.model(Batch(input_ids, mask, mask, languages, input_ids, first, first))
+        languages = torch.zeros_like(input_ids)
+        logits: Tensor = self.model(Batch(input_ids, mask, mask, languages, input_ids, first, first, self.table))
         return logits
 
 
 def export_onnx(
     tagger: Tagger, folder: Path | str, *, language: str, strategy: str | None = None, name: str = "given"
 ) -> None:
-    """Write ``model.onnx``, its tokenizer, labels and an example; the result is compared with torch's first.
+    """Write ``model.onnx``, its tokenizer, its labels and an example. What it computes is first compared with torch.
 
     ``strategy`` is a way to infer without EM; by default the tagger's own, or the first that there is.
     """
     folder = Path(folder)
     _check_installed()
     _check_target(folder)
-    strategy = _without_em(tagger, strategy)
-    wrapped = _OneLanguage(tagger.model, tagger.prepare([language], strategy)[language]).eval()
+    tagger = tagger.to("cpu")
+    without_em = _without_em(tagger, strategy)
+    wrapped = _OneLanguage(tagger.model, tagger.language_table([language], without_em).values).eval()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
-        _write(wrapped, tagger, Path(made), language, strategy, name)
+        _write(wrapped, tagger, Path(made), language, without_em, name)
         _compare(wrapped, tagger, Path(made) / "model.onnx")
         folder.mkdir(exist_ok=True)
         for file in Path(made).iterdir():
             file.replace(folder / file.name)
+    em = tagger.em_for(language)
+    if strategy is None and em is not None and em.steps:
+        lost = f"This tagger was tuned with {em.steps} steps of entropy minimisation for {language}."
+        warnings.warn(f"{lost} The ONNX file has none: it tags like zgul tag --no-em.", ZgulWarning, stacklevel=2)
 
 
 def _check_installed() -> None:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ZgulError(f"ONNX export needs {', '.join(missing)}: pip install 'zgul[onnx]'")
+        raise ZgulError(f"ONNX export needs {', '.join(missing)}. Install them: pip install 'zgul[onnx]'")
 
 
 def _check_target(folder: Path) -> None:
-    """An earlier export may be replaced; nothing else."""
+    """Refuse to replace anything but an earlier export."""
     if folder.exists() and not folder.is_dir():
-        raise ZgulError(f"{folder} is a file; the export is a folder")
+        raise ZgulError(f"{folder} is a file. The export is a folder.")
     if folder.is_dir() and any(folder.iterdir()):
         config = folder / "config.json"
         if not config.is_file() or read_json(config).get("format") != FORMAT:
-            raise ZgulError(f"{folder} holds other files; name a new or empty folder")
+            raise ZgulError(f"{folder} holds other files. Name a new or empty folder.")
 
 
 def _without_em(tagger: Tagger, strategy: str | None) -> str:
     method = tagger.method
     if strategy is not None and method.uses_em(method.check_strategy(strategy)):
-        raise ZgulError(f"the strategy {strategy!r} minimises entropy, which an ONNX file cannot; leave it out")
+        raise ZgulError(f"The strategy {strategy!r} minimises entropy, which an ONNX file cannot do. Leave it out.")
     chosen = strategy or tagger.strategy
     if not method.uses_em(chosen):
         return chosen
@@ -113,30 +119,30 @@ def _without_em(tagger: Tagger, strategy: str | None) -> str:
 
 def _write(wrapped: _OneLanguage, tagger: Tagger, folder: Path, language: str, strategy: str, name: str) -> None:
     _trace(wrapped, tagger).save(str(folder / "model.onnx"), external_data=False)
-    tagger.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    pieces = tagger.pieces
+    pieces, tokenizer = tagger.pieces, tagger.pieces.tokenizer
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
     config = {
         "format": FORMAT,
         "task": tagger.task,
         "language": language,
         "labels": tagger.labels,
         "decode": tagger.decode,
-        "begin": pieces.begin,
-        "end": pieces.end,
-        "pad": pieces.pad,
-        "unknown": pieces.unknown,
+        "begin": tokenizer.begin,
+        "end": tokenizer.end,
+        "pad": tokenizer.pad,
+        "unknown": tokenizer.unknown,
         "max_pieces": tagger.parts.encoder.max_pieces,
-        "letters": pieces.read_as(_every_letter()) if pieces.kin_letters else {},
+        "letters": pieces.replacements(_every_letter()) if pieces.related_letters else {},
         "tagger": {"name": name, "method": tagger.method.name, "strategy": strategy, "sources": tagger.parts.sources},
     }
     write_json(folder / "config.json", config)
     shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
-    told = {"task": tagger.task.upper(), "language": language, "method": tagger.method.title}
-    (folder / "README.md").write_text(README.format(**told, strategy=strategy, name=name), encoding="utf-8")
+    about = {"task": tagger.task.upper(), "language": language, "method": tagger.method.title}
+    (folder / "README.md").write_text(README.format(**about, strategy=strategy, name=name), encoding="utf-8")
 
 
 def _every_letter() -> list[str]:
-    """Letters and marks of the Unicode standard."""
+    """All letters and marks of the Unicode standard."""
     return [letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter)[0] in "LM"]
 
 
@@ -164,25 +170,26 @@ def _compare(wrapped: _OneLanguage, tagger: Tagger, path: Path) -> None:
         ids = _sample(tagger, batch, length)
         mask = torch.ones_like(ids)
         mask[1:, length // 2 :] = 0
-        found = session.run(["logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
+        scores = session.run(["logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
         with torch.no_grad():
             expected = wrapped(ids, mask)
-        away = float((torch.from_numpy(found) - expected)[mask.bool()].abs().max())
+        away = float((torch.from_numpy(scores) - expected)[mask.bool()].abs().max())
         if not away < TOLERANCE:
             raise ZgulError(
-                f"the ONNX file gives other label scores than torch (by {away:.2g}), so it was not kept. "
-                "Update onnx, onnxscript and onnxruntime, and report this if it stays."
+                f"The ONNX file gives other label scores than torch (by {away:.2g}), so it was not kept. "
+                "Update onnx, onnxscript and onnxruntime. If that does not help, report it."
             )
 
 
 def _sample(tagger: Tagger, batch: int, length: int) -> Tensor:
-    vocabulary = int(tagger.parts.encoder.model.config.vocab_size)
-    return torch.randint(vocabulary, (batch, length), generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        tagger.parts.encoder.config.vocabulary, (batch, length), generator=torch.Generator().manual_seed(0)
+    )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter tells at length of packages that play no part here."""
+    """Silence the exporter, which reports on packages that play no part here."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

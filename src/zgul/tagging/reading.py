@@ -1,43 +1,78 @@
-"""What ``zgul tag`` reads: running text, a sentence a line, words a line, CoNLL-U, a word a line; from anywhere."""
+"""Find and read what is to be tagged: texts, standard input, files, folders; plain text, CoNLL-U, a word a line.
+
+What a file holds is seen from its content. Text in UTF-16 or Latin-1 is decoded with a warning. Formats that are not
+plain text are refused, with a sentence on how to save them as plain text.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, Literal, get_args
 
 from zgul.corpora import columns, conllu, plain_text
 from zgul.corpora.lines import MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
-from zgul.errors import ZgulError
-from zgul.files import DAMAGED, open_binary
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.files import DAMAGED, PACKINGS, open_binary
 
-KINDS = {
-    "text": "running text",
-    "lines": "a sentence a line",
-    "tokens": "a sentence a line, with spaces between all words",
-    "conllu": "CoNLL-U, whose other columns are kept",
-    "columns": "a word a line, a blank line after each sentence; other columns are not read",
+InputKind = Literal["auto", "text", "lines", "tokens", "conllu", "columns"]
+FORMS = {"auto": "auto", "text": "raw", "lines": "sentences", "tokens": "words"}  # of `plain_text`
+STANDARD_INPUT = "standard input"
+GUESSED_FROM = 400  # words, at most
+LATIN1 = "cp1252"  # Latin-1 as Windows extended it
+
+_SAVE_AS = 'Open it in a word processor and save it as "plain text" in UTF-8.'
+_NOT_TEXT = {  # how files that are not plain text begin, what they are, what to do
+    b"%PDF-": ("a PDF file", "Convert it first: pdftotext FILE.pdf, or copy the text into a text file."),
+    b"{\\rtf": ("an RTF file", _SAVE_AS),
+    b"PK\x03\x04": ("a docx, odt or other zip file", _SAVE_AS),
+    b"\xd0\xcf\x11\xe0": ("an old Word or Office file", _SAVE_AS),
 }
-AUTO = "auto"
-_PACKED = (".xz", ".gz", ".bz2", ".zst")
-_LOOKS_LIKE_CONLLU = re.compile(
-    rb"(\xef\xbb\xbf)?"  # a byte-order mark
-    rb"(# *(newdoc|newpar)\s*$"
-    rb"|# *((newdoc|newpar) +)?[\w.:-]+ *=\s"  # "# key = value"
-    rb"|1(-\d+)?\t([^\t\n]+\t){8}[^\t\n]+$)"  # ten columns
-)
+_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LOOKS_LIKE_A_PATH = re.compile(r"\S*[/\\]\S+|\S*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,7}")
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Where text comes from: a file, standard input (``-``), or the text itself."""
+
+    name: str  # for messages
+    path: Path | None = None
+    text: str | None = None
+    place: Path = Path()  # where a file stands below the folder that was given
+
+    @property
+    def is_file(self) -> bool:
+        return self.path is not None and str(self.path) != "-"
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Input]:
+        """Open the source for reading."""
+        if self.path is None:
+            yield Input(io.BytesIO((self.text or "").encode("utf-8", "surrogateescape")), self.name)
+            return
+        stream = open_binary(self.path)
+        try:
+            yield Input(stream, self.name, _size(stream) if self.path.suffix not in PACKINGS else 0)
+        finally:
+            if self.is_file:
+                stream.close()
 
 
 @dataclass(slots=True)
 class Item:
-    """A sentence and, if it came from CoNLL-U, the block it stood in."""
+    """A sentence and, if it came from CoNLL-U, the block that it stood in."""
 
     sentence: Sentence
     block: conllu.ConlluSentence | None = None
@@ -47,89 +82,173 @@ class Item:
 
 
 class Input:
-    """A binary stream with a name for messages; knows its first line and how far it has been read."""
+    """An open source. Lines that were looked at in advance are read again later."""
 
-    def __init__(self, stream: BinaryIO | IO[bytes], name: str, size: int | None = None) -> None:
+    def __init__(self, stream: Any, name: str, size: int = 0) -> None:
         self.name = name
-        self.size = size  # in bytes, where it is known
-        self.position = 0
-        self._stream = stream
-        self._first: bytes | None = None
-        self.guessed = False  # whether its kind was guessed from the first line
+        self.size = size  # in bytes; 0 if it is not known
+        self.position = 0  # bytes that were read
+        self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        self._waiting: deque[bytes | str] = deque()  # lines that were looked at
+        self._encoding = "ascii"  # as far as the lines have shown: then UTF-8, Latin-1 or UTF-16
+        try:
+            self._beginning = self._stream.peek(1024)
+        except DAMAGED as error:
+            raise damage(name, 0, error) from error
+        if not_text := next((about for magic, about in _NOT_TEXT.items() if self._beginning.startswith(magic)), None):
+            raise ZgulError(f"{name} is {not_text[0]}, but zgul reads plain text. {not_text[1]}")
+        if self._beginning.startswith(_UTF16):
+            self._encoding = "utf-16"
+            self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
+            warnings.warn(f"{name} is read as UTF-16.", ZgulWarning, stacklevel=3)
 
-    def readline(self, limit: int = -1) -> bytes:
-        line = self._stream.readline(limit) if self._first is None else self._first
-        self._first = None
-        self.position += len(line)
-        return line
+    def readline(self, limit: int = -1) -> bytes | str:
+        """The next line, decoded if that is possible. Otherwise its reader says what is wrong with it, and where."""
+        return self._waiting.popleft() if self._waiting else self._next_line(limit)
+
+    def look(self, words: int = 1) -> list[str]:
+        """The first lines, as many as hold this many words, without reading on."""
+        count = sum(len(line.split()) for line in self._waiting)
+        try:
+            while count < words and (line := self._next_line(MAX_LINE)):
+                self._waiting.append(line)
+                count += len(line.split())
+        except DAMAGED as error:
+            raise damage(self.name, len(self._waiting), error) from error
+        return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 
     def kind(self) -> str:
-        """What the name and the first line say it is: CoNLL-U or running text."""
+        """What the name and the beginning say it is. ``auto`` is plain text whose form is still to be found."""
         path = Path(self.name)
-        suffix = Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
-        if suffix == ".conllu":
-            return "conllu"
-        if suffix == ".tsv":
-            return "columns"
-        if self._first is None:
-            try:
-                self._first = self._stream.readline(MAX_LINE)
-            except DAMAGED as error:
-                raise damage(self.name, 0, error) from error
-        self.guessed = True
-        return "conllu" if _LOOKS_LIKE_CONLLU.match(self._first) else "text"
+        suffix = Path(path.stem).suffix if path.suffix in PACKINGS else path.suffix
+        if suffix in (".conllu", ".tsv"):
+            return "conllu" if suffix == ".conllu" else "columns"
+        if _HTML.match(self._beginning):
+            message = "Save it as plain text from a browser, or say that it is text after all: --input text."
+            raise ZgulError(f"{self.name} is an HTML page, but zgul reads plain text. {message}")
+        first = next((line for line in self.look() if line.strip()), "")
+        return "conllu" if conllu.looks_like_conllu(first) else "auto"
 
-    def is_file(self, path: Path) -> bool:
-        """Whether this is what is read: a file of its own, under any name, and not a device such as a terminal."""
+    def is_same_file(self, path: Path) -> bool:
+        """Whether this path is the file that is read, under any name."""
         try:
-            ours, other = os.fstat(self._stream.fileno()), path.stat()
+            own, other = os.fstat(self._stream.fileno()), path.stat()
         except (OSError, ValueError):  # no such file, or a stream that has none
             return False
-        return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, other)
+        return stat.S_ISREG(own.st_mode) and os.path.samestat(own, other)
+
+    def _next_line(self, limit: int) -> bytes | str:
+        line: bytes | str = self._stream.readline(limit)
+        self.position += len(line) * (2 if self._encoding == "utf-16" else 1)
+        if isinstance(line, str) or line.isascii() or len(line) == limit:
+            return line
+        return self._decode(line)
+
+    def _decode(self, line: bytes) -> bytes | str:
+        """Decode a line with letters other than ASCII. The first such line shows whether the text is UTF-8."""
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            if self._encoding == "utf-8" or not _is_latin1(line):
+                return line
+            if self._encoding != LATIN1:
+                self._encoding = LATIN1
+                problem = f"{self.name} is not UTF-8. It is read as Latin-1 (Windows-1252)."
+                advice = "If letters come out wrong, convert it first: iconv -f ENCODING -t UTF-8"
+                warnings.warn(f"{problem} {advice}", ZgulWarning, stacklevel=4)
+            return line.decode(LATIN1)
+        if self._encoding == LATIN1:
+            raise ZgulError(f"{self.name} has lines in UTF-8 and lines in another encoding. Convert it to UTF-8 first.")
+        self._encoding = "utf-8"
+        return text
 
 
-def open_input(given: list[str]) -> Input:
-    """A file, ``-`` or nothing for standard input, or else the text itself."""
-    if not given or given == ["-"]:
-        return Input(open_binary("-"), "standard input")
-    words = " ".join(given)
-    if not words.strip():
-        raise ZgulError("the text is empty; give some text, the name of a file, or - for standard input")
-    if len(given) > 1 and (found := [part for part in given if len(part) > 3 and Path(part).is_file()]):
-        raise ZgulError(f"{found[0]} is a file, but it is not the only thing given; tag one file at a time")
-    if len(given) == 1 and _is_path(given[0]):
-        path = Path(given[0])
-        size = path.stat().st_size if path.suffix not in _PACKED and path.is_file() else None
-        return Input(open_binary(path), str(path), size)
-    return Input(io.BytesIO(words.encode("utf-8", "surrogateescape")), "the text given")
-
-
-def _is_path(given: str) -> bool:
-    """Whether it names a file; what looks like a file's name and is none is an error rather than a text."""
+def _size(stream: Any) -> int:
+    """The size of a file in bytes; 0 for other streams."""
     try:
-        if Path(given).exists():
-            return True
-    except (OSError, ValueError):  # too long for a name, or with a NUL: not a file
+        about = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else 0
+
+
+def _is_latin1(line: bytes) -> bool:
+    """Whether a line may be text in a western encoding: printable, and most of its letters are ASCII."""
+    try:
+        text = line.decode(LATIN1)
+    except UnicodeDecodeError:
         return False
-    if _LOOKS_LIKE_A_PATH.fullmatch(given):
-        raise ZgulError(f"{given}: no such file. If it is meant as text: echo '{given}' | zgul tag …")
-    return False
+    letters = [letter for letter in text if letter.isalpha()]
+    western = 2 * sum(map(str.isascii, letters)) >= len(letters)
+    return western and all(sign.isprintable() or sign.isspace() for sign in text)
 
 
-def read(source: Input, kind: str = AUTO) -> Iterator[Item]:
-    """The sentences of an input, while it is read."""
-    kind = source.kind() if kind == AUTO else kind
+# --- finding
+
+
+def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> list[TextSource]:
+    """What the arguments of a user mean: nothing or ``-`` is standard input, then come files, folders and patterns.
+
+    Anything else is the text itself, but what looks like the name of a file and is none is an error. Folders are
+    searched through, except for hidden files and the folder ``leave_out``.
+    """
+    names = list(map(str, given))
+    if not names or names == ["-"]:
+        return [TextSource(STANDARD_INPUT, Path("-"))]
+    if not "".join(names).strip():
+        raise ZgulError("The text is empty. Give some text, the name of a file, or - for standard input.")
+    found = {name: _files(name, leave_out) for name in names}
+    if all(files is not None for files in found.values()):
+        sources = [source for files in found.values() for source in files or ()]
+        if not sources:
+            raise ZgulError(f"{', '.join(names)} holds no files.")
+        return list({source.path: source for source in reversed(sources)}.values())[::-1]
+    missing = next(name for name, files in found.items() if files is None)
+    if any(files and len(name) > 3 and Path(name).is_file() for name, files in found.items()):
+        raise ZgulError(f"{missing}: no such file. Give files alone, or text alone.")
+    if len(names) == 1 and _LOOKS_LIKE_A_PATH.fullmatch(names[0]):
+        raise ZgulError(f"{names[0]}: no such file. If it is meant as text: echo '{names[0]}' | zgul tag …")
+    return [TextSource("the text given", text=" ".join(names))]
+
+
+def _files(name: str, leave_out: Path | None) -> list[TextSource] | None:
+    """The files that a name or a pattern means; None if there is nothing of this name."""
+    path = Path(name)
+    try:
+        if path.is_dir():
+            files = _walk(path, leave_out.resolve() if leave_out is not None else None)
+            return [TextSource(str(file), file, place=file.relative_to(path)) for file in files]
+        if path.exists():
+            return [TextSource(name, path, place=Path(path.name))]
+        matching = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207
+    except (OSError, ValueError):  # too long for a name, or with a NUL: not a file
+        return None
+    return [TextSource(str(file), file, place=Path(file.name)) for file in matching if file.is_file()] or None
+
+
+def _walk(folder: Path, skipped: Path | None) -> Iterator[Path]:
+    """The files below a folder in order, without hidden ones and without those of one folder."""
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden and skipped not in path.resolve().parents:
+            yield path
+
+
+# --- reading
+
+
+def read(source: Input, kind: str = "auto", language: str | None = None) -> Iterator[Item]:
+    """The sentences of an input, while it is read. ``language`` helps to find the ends of sentences."""
+    if kind not in get_args(InputKind):
+        raise ZgulError(f"There is no kind of input {kind!r}. Choose one of {', '.join(get_args(InputKind))}.")
+    guessed = source.kind() if kind == "auto" else kind
     stream: Any = source
-    if kind == "conllu":
-        blocks = conllu.read(stream, check_upos=False)
-        items = (Item(block.to_sentence(), block) for block in blocks)
-        return _or_text(items) if source.guessed else items
-    if kind == "columns":
+    if guessed == "conllu":
+        items = (Item(block.to_sentence(), block) for block in conllu.read(stream, check_upos=False))
+        return _or_text(items) if kind == "auto" and ".conllu" not in Path(source.name).suffixes else items
+    if guessed == "columns":
         return map(Item, columns.read(stream, task=None))
-    forms = {"text": "raw", "lines": "sentences", "tokens": "words"}
-    if kind not in forms:
-        raise ZgulError(f"unknown kind of input {kind!r}: choose {', '.join((AUTO, *KINDS))}")
-    return map(Item, plain_text.read(stream, forms[kind]))
+    return map(Item, plain_text.read(stream, FORMS[guessed], language))
 
 
 def _or_text(items: Iterator[Item]) -> Iterator[Item]:
@@ -138,3 +257,14 @@ def _or_text(items: Iterator[Item]) -> Iterator[Item]:
         yield from items
     except ZgulError as error:
         raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, say so: --input text)") from error
+
+
+def sample_text(source: Input, kind: str = "auto") -> str:
+    """Some hundred words from the beginning of an input, to guess its language from."""
+    guessed = source.kind() if kind == "auto" else kind
+    lines = source.look(GUESSED_FROM)
+    if guessed in FORMS:
+        return "".join(lines)
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    column = 1 if guessed == "conllu" else 0
+    return " ".join(row[column] for row in rows if len(row) > column)

@@ -1,22 +1,22 @@
-"""The taggers that come with the package, and which of them serves a language.
+"""The taggers that come with the package, and which of them serves a language. Needs no torch.
 
 A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
-for the taggers over all sources, ``all-pos`` and ``all-ner``.
+for the taggers over all sources, ``all-pos`` and ``all-ner``. `zgul.tagging.loading` loads them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from typing import Any, Literal
 
-from zgul.adapters.shipped import shipped_folder
 from zgul.errors import ZgulError
+from zgul.files import shipped_folder
 from zgul.json_files import read_json
 from zgul.languages import Language, explain_group, find
-from zgul.tagger import Tagger, load_tagger
 
+TaskChoice = Literal["pos", "ner", "both"]
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
+BOTH = "both"
 GENERAL = "all"  # the name of the taggers over all sources
 
 
@@ -67,40 +67,15 @@ def serving(lang: str | Language, task: str) -> Served:
     return Served(general, task, group.name, reason)
 
 
+def shipped_config(name: str) -> dict[str, Any]:
+    """The ``config.json`` of a shipped tagger; empty if it is not installed."""
+    path = shipped_folder() / name / "config.json"
+    return read_json(path) if path.is_file() else {}
+
+
 def sources(name: str) -> list[str]:
     """The codes of the languages that a tagger learnt from; none if it is not installed."""
-    path = shipped_folder() / name / "config.json"
-    learnt = read_json(path).get("sources") if path.is_file() else None
-    return [str(code) for code in learnt] if isinstance(learnt, list) else []
-
-
-def load_shipped(name: str) -> Tagger:
-    """The shipped tagger of this name, loaded once. Taggers do not change, so all users may share it."""
-    path = shipped_folder() / name
-    if not (path / "config.json").is_file():
-        there = ", ".join(shipped_names()) or "none"
-        raise ZgulError(
-            f'The tagger "{name}" is missing: {path} has no config.json (installed: {there}). Install the package with '
-            "its weights again, or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
-        )
-    return _load(path)
-
-
-@lru_cache(maxsize=8)
-def _load(path: Path) -> Tagger:
-    return load_tagger(path)
-
-
-def load_named(model: str) -> Tagger:
-    """A tagger from a folder, or a shipped one by its name."""
-    if (Path(model) / "config.json").is_file():
-        return load_tagger(model)
-    if model in shipped_names():
-        return load_shipped(model)
-    raise ZgulError(
-        f"{model} is neither a tagger's folder (with config.json) nor one of the shipped taggers: "
-        f"{', '.join(shipped_names()) or 'none are installed'}."
-    )
+    return [str(code) for code in shipped_config(name).get("sources", ())]
 
 
 def check_task(task: str) -> str:

@@ -1,7 +1,7 @@
-"""A spaCy component: ``nlp.add_pipe("zgul", config={"lang": "fo", "task": "both"})``.
+"""A spaCy component: ``nlp.add_pipe("zgul", config={"lang": "fo", "task": "both"})``. Needs ``zgul[spacy]``.
 
-Sets ``token.pos_`` and ``doc.ents`` on the tokens and sentences that spaCy made (a document without sentence
-boundaries is one sentence). spaCy finds it by the entry point ``spacy_factories``; it comes with ``zgul[spacy]``.
+It sets ``token.pos_`` and ``doc.ents`` on the tokens and sentences that spaCy made. A document without sentence
+boundaries is one sentence. spaCy finds the component by the entry point ``spacy_factories``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from zgul.corpora.sentence import Sentence
-from zgul.tagging.results import TaggedSentence, entity_spans
-from zgul.tagging.tagger import TextTagger, load
+from zgul.tagging.documents import TaggedSentence, entity_spans
+from zgul.tagging.serving import TaskChoice
+from zgul.tagging.text_tagger import TextTagger, load
 
 
 class ZgulComponent:
@@ -35,13 +36,13 @@ class ZgulComponent:
             # white space is a token in spaCy and nothing in a treebank
             words = [[token for token in span if not token.is_space] for span in spans]
             sentences = [Sentence([token.text for token in tokens]) for tokens in words]
-            found: dict[int, list[Span]] = {id(doc): [] for doc in batch}
+            entities: dict[int, list[Span]] = {id(doc): [] for doc in batch}
             for tokens, tagged in zip(words, self.tagger.tag_sentences(sentences), strict=True):
                 if tokens:
-                    found[id(tokens[0].doc)] += _annotate(tokens, tagged)
+                    entities[id(tokens[0].doc)] += _annotate(tokens, tagged)
             for doc in batch:
                 if "ner" in self.tagger.taggers:
-                    doc.set_ents(found[id(doc)], default="outside")
+                    doc.set_ents(entities[id(doc)], default="outside")
                 yield doc
 
 
@@ -50,7 +51,7 @@ def _sentences(doc: Doc) -> Iterable[Any]:
 
 
 def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
-    """Set the parts of speech; give the entities."""
+    """Set the parts of speech and return the entities."""
     if "pos" in tagged.layers:
         for token, tag in zip(tokens, tagged.upos, strict=True):
             token.pos_ = tag
@@ -63,9 +64,9 @@ def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
 
 
 def make_zgul(
-    nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None
+    nlp: Language, name: str, lang: str | None, task: TaskChoice | None, model: str | None, em: bool | None
 ) -> ZgulComponent:
-    """The component; without ``lang`` it is the pipeline's language."""
+    """Make the component. Its language is ``lang``, or that of the pipeline."""
     return ZgulComponent(load(lang or nlp.lang, task, model=model, em=em))
 
 

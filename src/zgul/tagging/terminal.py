@@ -1,20 +1,22 @@
-"""Tagged sentences for people: each word with its tag below it, in colour where there is colour."""
+"""Tagged sentences on a screen: each word with its tag below it, in colour where the screen has colour."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from zgul.tagging.results import Layer, TaggedSentence
+if TYPE_CHECKING:
+    from zgul.tagging.documents import Layer, TaggedSentence
 
 UNSURE = 0.5  # below this a tag gets a question mark
 WIDTH = 100  # of plain text
 GAP = "  "  # between columns
 WORTH_SHOWING = 0.1  # a source language whose share is smaller for every word is left out
 
-PARTS_OF_SPEECH = {  # what a newcomer reads, and the colour
+PARTS_OF_SPEECH = {  # meaning and colour
     "ADJ": ("adjective", "yellow"),
     "ADP": ("adposition", "blue"),
     "ADV": ("adverb", "bright_yellow"),
@@ -49,12 +51,12 @@ Row = list[Text]  # a cell for each word
 
 
 def plain(sentences: Iterable[TaggedSentence], width: int = WIDTH) -> str:
-    """Without colour."""
+    """Sentences as text without colour."""
     return "\n\n".join(render(sentence, width).plain for sentence in sentences)
 
 
 def render(sentence: TaggedSentence, width: int) -> Text:
-    """Words over tags (and, where there are weights, over the shares of the source languages), line by line."""
+    """Words over tags and, where there are weights, over the shares of the source languages."""
     rows = [("", _words(sentence))]
     labelled = any(layer.weights for layer in sentence.layers.values())
     for task, layer in sentence.layers.items():
@@ -65,7 +67,7 @@ def render(sentence: TaggedSentence, width: int) -> Text:
 
 
 def legend(seen: Iterable[str]) -> Text:
-    """What the marks that were shown mean."""
+    """Explain the marks that were shown."""
     entries = []
     for mark in sorted(seen, key=lambda mark: (not mark.isalpha(), mark)):
         meaning, colour = MEANINGS.get(mark, ("", ""))
@@ -78,7 +80,7 @@ def shown(sentence: TaggedSentence) -> set[str]:
     """The marks that a sentence shows, for the legend."""
     marks = {tag if task == "pos" else tag[2:] for task, layer in sentence.layers.items() for tag in layer.tags}
     for layer in sentence.layers.values():
-        marks |= {"?" for index in range(len(layer.tags)) if _is_unsure(layer, index)}
+        marks |= {"?" for index in range(len(layer.tags)) if is_unsure(layer, index)}
         marks |= {"%" for _ in layer.weights or ()}
     return marks - {""}
 
@@ -94,7 +96,7 @@ def _words(sentence: TaggedSentence) -> Row:
 def _upos(layer: Layer) -> Row:
     row = []
     for index, tag in enumerate(layer.tags):
-        mark = "?" if _is_unsure(layer, index) else ""
+        mark = "?" if is_unsure(layer, index) else ""
         row.append(Text(tag + mark, style=PARTS_OF_SPEECH.get(tag, ("", ""))[1]))
     return row
 
@@ -104,7 +106,7 @@ def _entities(layer: Layer) -> Row:
     row = []
     for index, tag in enumerate(layer.tags):
         style = ENTITIES.get(tag[2:], ("", "red"))[1] if tag != "O" else ""
-        mark = "?" if _is_unsure(layer, index) else ""
+        mark = "?" if is_unsure(layer, index) else ""
         row.append(Text({"B": tag[2:] + mark, "I": "─" * 3 + mark, "O": ""}[tag[0]], style=style))
     return row
 
@@ -126,7 +128,7 @@ def _shade(share: float) -> str:
     return "bold" if share >= 0.5 else "" if share >= 0.25 else "dim"
 
 
-def _is_unsure(layer: Layer, index: int) -> bool:
+def is_unsure(layer: Layer, index: int) -> bool:
     return layer.tags[index] != "O" and layer.probabilities[index] < UNSURE
 
 

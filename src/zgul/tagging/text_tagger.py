@@ -1,7 +1,7 @@
 """Text in, tags out: `TextTagger` is one or two taggers with a language and a way to infer.
 
-Sentences are tagged in windows: as many as hold some thousand words are sorted by length, batched, tagged and given
-out in their own order. The first windows are small, so that the first results come soon. Windows depend on the text
+Sentences are tagged in windows of some thousand words: inside a window they are sorted by length, batched, tagged and
+put back into their order. The first windows are small, so that the first results come soon. Windows depend on the text
 and the kind of device alone, so the same text gives the same numbers to the last bit, also when an interrupted run is
 resumed.
 """
@@ -12,25 +12,28 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from zgul.corpora import segment
+from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.fast.adaptive import AdaptiveEM
+from zgul.fast.engine import find_precision
 from zgul.fast.memory import release_memory
 from zgul.languages import Language, assign_group, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
-from zgul.tagging.serving import TASKS, Served, check_task, load_named, load_shipped, serving
+from zgul.tagging.inference_choice import Inference, choose_inference
+from zgul.tagging.loading import load_named, load_shipped
+from zgul.tagging.serving import BOTH, TASKS, Served, TaskChoice, check_task, serving
 
 FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 FEW_WORDS = 3  # a sentence with fewer words that have letters is not worth a warning
-BOTH = "both"
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T")
@@ -38,7 +41,7 @@ T = TypeVar("T")
 
 def load(
     lang: str | Language,
-    task: str | None = None,
+    task: TaskChoice | None = None,
     *,
     model: str | Path | None = None,
     em: bool | None = None,
@@ -47,7 +50,7 @@ def load(
     adaptive: bool | None = None,
     weights: bool = False,
     device: str = "cpu",
-    precision: str = "float32",
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> TextTagger:
     """A tagger for a language.
 
@@ -56,23 +59,24 @@ def load(
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` does it at a fraction of the work, for nearly the same
     tags (default: unless steps or rate are given; False: as in the paper). ``weights`` also gives the share of each
-    source language for each word. ``precision="bfloat16"`` is faster on a CPU or GPU that multiplies in it, for
-    nearly the same tags.
+    source language for each word. ``device`` is cpu, cuda or auto. ``precision="bfloat16"`` is faster on a CPU or GPU
+    that multiplies in it, for nearly the same tags.
     """
     language = find(lang)
-    taggers, served = _chosen(str(model), task) if model is not None else _serving(language, task)
-    taggers = {name: replace(tagger.to(device), precision=precision) for name, tagger in taggers.items()}
-    inference = {name: _inference(tagger, language, em, em_steps, em_lr, adaptive) for name, tagger in taggers.items()}
+    # everything is checked before the seconds that loading takes
+    changes = {name: value for name, value in (("steps", em_steps), ("lr", em_lr)) if value is not None}
+    EMConfig.from_dict(changes, "em_")
+    find_precision(precision)
+    place = str(find_device(device))
+    if model is not None:
+        taggers, served = _named(str(model), task, place, precision)
+    else:
+        taggers, served = _serving(language, task, place, precision)
+    inference = {
+        name: choose_inference(tagger, language.code, em=em, adaptive=adaptive, changes=changes)
+        for name, tagger in taggers.items()
+    }
     return TextTagger(language, taggers, served, inference, weights)
-
-
-@dataclass(frozen=True)
-class Inference:
-    """How a tagger infers: its strategy, and EM where the strategy has it."""
-
-    strategy: str
-    em: EMConfig | None
-    skip_below: float = 0.0  # see `Tagger.predict`
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class TextTagger:
 
     def tag_all(self, texts: Iterable[Text]) -> Iterator[Document]:
         """Tag many texts, one document each, in order, while they come."""
+        if isinstance(texts, str):
+            raise ZgulError("tag_all takes many texts. For one text use tag.")
         open_texts: deque[str] = deque()  # read, but not given out yet
         held: list[TaggedSentence] = []
         current = 0
@@ -98,7 +104,7 @@ class TextTagger:
         def numbered() -> Iterator[tuple[int, Sentence]]:
             for index, text in enumerate(texts):
                 open_texts.append(_whole(text))
-                for sentence in _sentences(text):
+                for sentence in _sentences(text, self.language.code):
                     yield index, sentence
 
         stream = self.stream()
@@ -133,22 +139,20 @@ class TextTagger:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
         return [
             {
-                "entity_group": entity.label,
-                "score": entity.probability,
-                "word": entity.text,
-                "start": entity.start,
-                "end": entity.end,
+                "entity_group": name.label,
+                "score": name.probability,
+                "word": name.text,
+                "start": name.start,
+                "end": name.end,
             }
-            for entity in self.tag(text).entities
+            for name in self.tag(text).entities
         ]
 
     def describe(self, task: str) -> str:
         """One line on which tagger this is and what it rests on."""
         sources = ", ".join(_name(code) for code in self.taggers[task].parts.sources)
-        em = self.inference[task].em
-        steps = em.steps if em else 0
-        how = f"entropy minimisation, {steps} step{'s' * (steps > 1)}" if steps else "no entropy minimisation"
-        return f"{self.served[task].name}, learnt from {sources}; {how}"
+        inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
+        return f"{self.served[task].name}, learnt from {sources}; {inference}"
 
 
 class TextStream:
@@ -168,9 +172,9 @@ class TextStream:
         layers: dict[str, Iterator[Layer]] = {}
         for task, tagger in own.taggers.items():
             self._check_script(tagger, full)
-            how = own.inference[task]
+            chosen = own.inference[task]
             predictions = tagger.predict(
-                full, strategy=how.strategy, em=how.em, skip_below=how.skip_below, weights=own.with_weights
+                full, strategy=chosen.strategy, em=chosen.em, skip_below=chosen.skip_below, weights=own.with_weights
             )
             layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
         self._begun = True
@@ -203,53 +207,31 @@ class TextStream:
                 return
 
 
-def _chosen(model: str, task: str | None) -> tuple[dict[str, Tagger], dict[str, Served]]:
+Taggers = tuple[dict[str, Tagger], dict[str, Served]]  # both by task
+
+
+def _named(model: str, task: str | None, device: str, precision: str) -> Taggers:
     """The one tagger that the user named, which must be for the task."""
     if task == BOTH:
         raise ZgulError("A model has one task. For both tasks leave the model out.")
-    tagger = load_named(model)
-    if task is not None and tagger.task != check_task(task):
+    if task is not None:
+        check_task(task)
+    tagger = load_named(model, device, precision)
+    if task not in (None, tagger.task):
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
     return {tagger.task: tagger}, {tagger.task: Served(model, tagger.task, None, "it was asked for by name")}
 
 
-def _serving(language: Language, task: str | None) -> tuple[dict[str, Tagger], dict[str, Served]]:
+def _serving(language: Language, task: str | None, device: str, precision: str) -> Taggers:
     """The shipped taggers that serve a language."""
     if task is None:
         group = assign_group(language)
         task = group.task if group else "pos"
-    tasks = list(TASKS) if task == BOTH else [check_task(task)]
-    served = {name: serving(language, name) for name in tasks}
+    served = {name: serving(language, name) for name in (TASKS if task == BOTH else [check_task(task)])}
     for one in served.values():
         if one.warning:
             warnings.warn(one.warning, ZgulWarning, stacklevel=3)
-    return {name: load_shipped(one.name) for name, one in served.items()}, served
-
-
-def _inference(
-    tagger: Tagger, language: Language, em: bool | None, steps: int | None, lr: float | None, adaptive: bool | None
-) -> Inference:
-    """The strategy and EM settings that the user's switches mean for this tagger."""
-    strategy = tagger.strategy
-    literal = steps is not None or lr is not None  # numbers that were asked for are used as they are
-    wanted = True if em is None and literal else em
-    if wanted is not None and wanted != tagger.method.uses_em(strategy):
-        fitting = [name for name in tagger.method.strategies if tagger.method.uses_em(name) == wanted]
-        if not fitting:
-            raise ZgulError(f"{tagger.method.title} has no inference {'with' if wanted else 'without'} EM.")
-        strategy = fitting[0]
-    config = tagger.em_for(language.code, strategy)
-    if config is None:
-        if literal:
-            raise ZgulError("EM is switched off, so its steps and learning rate have no meaning. Leave them out.")
-        return Inference(strategy, None)
-    if config.steps == 0 and steps is None and (em or lr is not None or adaptive is False):
-        warnings.warn(f"EM was tuned to no steps for {language.name}. Give --em-steps.", ZgulWarning, stacklevel=4)
-    config = replace(config, steps=config.steps if steps is None else steps, lr=config.lr if lr is None else lr)
-    if adaptive is False or (adaptive is None and literal):
-        return Inference(strategy, config)
-    rule = AdaptiveEM()
-    return Inference(strategy, rule.cheaper(config), rule.skip_below)
+    return {name: load_shipped(one.name, device, precision) for name, one in served.items()}, served
 
 
 def windows(items: Iterable[T], size: Callable[[T], int], most: int = WINDOW) -> Iterator[list[T]]:
@@ -266,9 +248,10 @@ def windows(items: Iterable[T], size: Callable[[T], int], most: int = WINDOW) ->
         yield window
 
 
-def _sentences(text: Text) -> Iterable[Sentence]:
+def _sentences(text: Text, language: str) -> Iterable[Sentence]:
     if isinstance(text, str):
-        return segment.sentences(text)
+        sentences = plain_text.split(text, language=language)
+        return chain((replace(first, opens="document") for first in islice(sentences, 1)), sentences)
     if isinstance(text, Sentence):
         return [text]
     if spaced := next((word for word in text if any(map(str.isspace, word))), None):
@@ -287,9 +270,8 @@ def _in_language(sentence: Sentence, code: str) -> Sentence:
 
 def _unknown(share: float, words: list[str]) -> str:
     sample = shorten(" ".join(words), 40, placeholder="…") if len(words[0]) < 40 else words[0][:40] + "…"
-    return (
-        f"The encoder does not know the script: {share:.0%} of the pieces of this text (“{sample}”) are unknown to it"
-    )
+    pieces = f"{share:.0%} of the pieces of this text (“{sample}”)"
+    return f"The encoder does not know the script: {pieces} are unknown to it"
 
 
 def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
@@ -314,6 +296,7 @@ def _tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
         layers=layers,
         language=sentence.language or "",
         start=sentence.start,
+        opens=sentence.opens,
     )
 
 

@@ -1,0 +1,205 @@
+"""``zgul tag``: text in, tags out."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from zgul.cli import new_app
+from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.shared_options import EM, Adaptive, Device, EMRate, EMSteps, ModelName, Precision, Task
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.languages import find
+from zgul.progress import Report, Status, silent
+from zgul.tagging import terminal
+from zgul.tagging.langid import guess
+from zgul.tagging.reading import Input, InputKind, TextSource, find_sources, sample_text
+from zgul.tagging.serving import TASKS, TaskChoice
+from zgul.tagging.tag_files import Choose, FileSettings, begin, tag_file, tag_files, tag_stream
+from zgul.tagging.text_tagger import TextTagger, load
+from zgul.tagging.writing import Format
+
+app = new_app()
+SURE_ENOUGH = 0.8
+LITTLE = 15  # letters: in less text any language can look like another
+FILES = "Files"
+
+
+@app.command()
+def tag(
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT|FILE|FOLDER|-",
+            help="Text, files (also .xz, .gz, .bz2, .zst), folders, or - for standard input.",
+        ),
+    ] = None,
+    lang: Annotated[str, typer.Option("--lang", "-l", help="Language by code or name, or auto.")] = "",
+    task: Task = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="terminal|conllu|tsv|json",
+            help="[default: terminal on a screen, else conllu]",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Write to this file or, for several files, folder.")
+    ] = None,
+    weights: Annotated[bool, typer.Option("--weights", help="Add the share of each source language per word.")] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add the probability of each tag to conllu and tsv.")
+    ] = False,
+    model: ModelName = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="auto|text|lines|tokens|conllu|columns",
+            help="What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line.",
+            rich_help_panel=FILES,
+        ),
+    ] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an --output that was interrupted.", rich_help_panel=FILES)
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an --output that exists.", rich_help_panel=FILES)
+    ] = False,
+    em: EM = None,
+    em_steps: EMSteps = None,
+    em_lr: EMRate = None,
+    adaptive: Adaptive = None,
+    device: Device = "cpu",
+    precision: Precision = "float32",
+) -> None:
+    """Tag text: parts of speech, named entities, or both.
+
+    Examples:
+
+        zgul tag --lang fo "Hetta er ein lítil roynd."
+
+        zgul tag --lang fo book.txt > book.conllu
+
+        cat news.txt | zgul tag --lang luo --task ner --format json
+
+        zgul tag --lang hsb texts/ --output tagged/
+
+        zgul tag --lang auto --weights "Der Hund het de Chatz gseh."
+    """
+    if not lang:
+        raise ZgulError("Say which language the text is in: --lang fo, --lang Faroese, or --lang auto to guess.")
+    output = None if output in ("-", "/dev/stdout") else output
+    form = form or ("terminal" if output is None and sys.stdout.isatty() else "conllu")
+    if form == "terminal" and (output or probabilities):
+        raise ZgulError("--output and --probabilities need a format for files: --format conllu, tsv or json.")
+    if (resume or force) and output is None:
+        raise ZgulError("--resume and --force are for files: give --output FILE.")
+    shown = form == "terminal"
+    settings = FileSettings(
+        cast(Format, "conllu" if shown else form), cast(InputKind, kind), probabilities, resume, force
+    )
+    language = None if lang.lower() == "auto" else find(lang).code
+    if not given and sys.stdin.isatty():
+        print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
+    choices = {"model": model, "em": em, "em_steps": em_steps, "em_lr": em_lr, "adaptive": adaptive}
+    choices |= {"weights": weights, "device": device, "precision": precision}
+    loaded = cache(lambda code: load(code, cast(TaskChoice, task), **cast(Any, choices)))
+
+    def choose(opened: Input) -> TextTagger:
+        return loaded(language or _guess(sample_text(opened, kind)))
+
+    sources = find_sources(given or [], leave_out=Path(output) if output else None)
+    if shown:
+        _show(choose, sources, settings)
+    elif output is None:
+        with _progress(wanted=not sys.stdout.isatty()) as report:
+            tag_stream(choose, sources, sys.stdout.buffer, settings, report=report)
+    else:
+        _write(choose, sources, output, settings)
+
+
+def _write(choose: Choose, sources: list[TextSource], output: str, settings: FileSettings) -> None:
+    """Write one file, or several into a folder, and say what was there already."""
+    if len(sources) == 1 and not output.endswith("/") and not Path(output).is_dir():
+        with _progress() as report:
+            result = tag_file(choose, sources[0], output, settings, report=report)
+        if result.held:
+            rest = "" if result.held == result.sentences else "; the rest was added"
+            print(f"zgul: {output} held {result.held:,} sentences already{rest}", file=sys.stderr)
+        return
+    try:
+        with _progress() as report:
+            results = tag_files(choose, sources, output, settings, report=report)
+    except KeyboardInterrupt as stop:
+        message = str(stop) or "the same command goes on with the files that are left"
+        raise KeyboardInterrupt(message) from stop
+    failed = sum(bool(result.problem) for result in results)
+    kept = sum(0 < result.held == result.sentences for result in results)
+    print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} were complete already", file=sys.stderr)
+    if failed:
+        raise ZgulError(f"{failed} of {len(results)} files were not tagged.")
+
+
+@contextmanager
+def _progress(wanted: bool = True) -> Iterator[Report]:
+    """A bar on standard error, from the seconds that loading takes."""
+    if not wanted:
+        yield silent
+        return
+    with ProgressBars(transient=True) as bars:
+        bars(Status("tagging", 0, 0))
+        yield bars
+
+
+def _guess(text: str) -> str:
+    """Guess the language of a text, and say how sure that is."""
+    letters = sum(map(str.isalpha, text))
+    best, second, *_ = guess(text)
+    sure = f"{best.probability:.0%}" if best.probability < 0.99 else "over 99%"
+    looks = f"the text looks like {find(best.code)}, {sure} sure"
+    other = f"next comes {find(second.code)}, {second.probability:.0%}"
+    if best.probability < SURE_ENOUGH or letters < LITTLE:
+        little = f", but {letters} letters are little to go by" if letters < LITTLE else ""
+        doubt = f"{looks}{little}; {other}. If this is wrong, name the language with --lang."
+        warnings.warn(doubt, ZgulWarning, stacklevel=2)
+    else:
+        print(f"zgul: {looks} ({other})", file=sys.stderr)
+    return best.code
+
+
+def _show(choose: Choose, sources: list[TextSource], settings: FileSettings) -> None:
+    """For people: what was done, words over tags, what the tags mean."""
+    console = Console(highlight=False, soft_wrap=True)
+    seen: set[str] = set()
+    for source in sources:
+        with source.open() as opened:
+            with _progress():
+                tagger, windows = begin(choose, opened, settings.kind)
+            _show_header(console, tagger)
+            for sentence in tagger.tag_sentences(item.sentence for window in windows for item in window):
+                console.print(terminal.render(sentence, console.width))
+                console.print()
+                seen |= terminal.shown(sentence)
+            if "ner" in tagger.taggers and not seen & set(terminal.ENTITIES):
+                console.print("No names were found.\n")
+    console.print(terminal.legend(seen), soft_wrap=False)
+
+
+def _show_header(console: Console, tagger: TextTagger) -> None:
+    for task in tagger.taggers:
+        line = Text(tagger.language.name, style="bold").append(f" · {TASKS[task]}", style="not bold")
+        console.print(line)
+        console.print(Text(f"by {tagger.describe(task)}", style="dim"), soft_wrap=False)
+    console.print()

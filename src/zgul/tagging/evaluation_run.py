@@ -1,0 +1,147 @@
+"""Score a tagger on labelled sentences: F1, accuracy, what is taken for what, and the words with the most mistakes.
+
+evaluate(zgul.load("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.evaluation import Scores, scores
+from zgul.progress import Report, counter, silent
+from zgul.tagger import Tagger
+from zgul.tagging.inference_choice import Inference, choose_inference
+from zgul.tagging.text_tagger import TextTagger
+
+LISTED = 10  # confusions and words
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often one tag was taken for another."""
+
+    gold: str
+    predicted: str
+    words: int
+
+
+@dataclass(frozen=True)
+class WordMistakes:
+    """How often a word got a wrong tag."""
+
+    word: str
+    wrong: int
+    total: int
+    gold: str  # the most frequent mistake
+    predicted: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a tagger on some sentences, and how it tagged them."""
+
+    scores: Scores
+    confusions: list[Confusion]  # the most frequent first
+    worst_words: list[WordMistakes]
+    model: str  # name of the tagger
+    method: str
+    task: str
+    language: str
+    inference: Inference
+    decode: str
+    precision: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as ``zgul evaluate --json`` prints it. Scores are percentages."""
+        plain = asdict(self)
+        plain |= plain.pop("inference")
+        plain["lang"] = plain.pop("language")
+        plain["computed_in"] = plain.pop("precision")  # "precision" is a score
+        return asdict(self.scores) | {name: value for name, value in plain.items() if name != "scores"}
+
+
+def evaluate(
+    tagger: TextTagger | Tagger,
+    sentences: Sequence[Sentence],
+    inference: Inference | None = None,
+    *,
+    name: str = "",
+    report: Report = silent,
+) -> Evaluation:
+    """Tag sentences of one language that have tags already, and compare.
+
+    ``inference`` is by default that of the `TextTagger`, or adaptive EM as the `Tagger` was tuned.
+    """
+    if not sentences or any(sentence.tags is None for sentence in sentences):
+        raise ZgulError("Only sentences with tags can be scored, and there must be some.")
+    language = sentences[0].language or ""
+    if isinstance(tagger, TextTagger):
+        if len(tagger.taggers) != 1:
+            raise ZgulError("One task is scored at a time. Load the tagger with task='pos' or task='ner'.")
+        ((task, own),) = tagger.taggers.items()
+        inference, name = inference or tagger.inference[task], name or tagger.served[task].name
+        tagger = own
+    inference = inference or choose_inference(tagger, language)
+    gold = [sentence.tags or [] for sentence in sentences]
+    _warn_of_unknown(gold, tagger.labels)
+    started = time.monotonic()
+    predictions = tagger.predict(
+        sentences,
+        strategy=inference.strategy,
+        em=inference.em,
+        skip_below=inference.skip_below,
+        on_batch=counter(report, "tagging", len(sentences)),
+    )
+    seconds = time.monotonic() - started
+    predicted = [prediction.tags for prediction in predictions]
+    words = [word for sentence in sentences for word in sentence.words]
+    mistakes = _mistakes(words, gold, predicted)
+    return Evaluation(
+        scores(gold, predicted),
+        [Confusion(*pair, count) for pair, count in Counter(tags for _, tags in mistakes).most_common(LISTED)],
+        _worst_words(words, mistakes),
+        name,
+        tagger.method.name,
+        tagger.task,
+        language,
+        inference,
+        tagger.decode,
+        tagger.precision,
+        round(seconds, 3),
+    )
+
+
+Mistake = tuple[str, tuple[str, str]]  # the word, its tag and the tag that it got
+
+
+def _mistakes(words: list[str], gold: list[list[str]], predicted: list[list[str]]) -> list[Mistake]:
+    triples = zip(words, chain(*gold), chain(*predicted), strict=True)
+    return [(word, (right, wrong)) for word, right, wrong in triples if right != wrong]
+
+
+def _worst_words(words: list[str], mistakes: list[Mistake]) -> list[WordMistakes]:
+    totals = Counter(words)
+    result = []
+    for word, wrong in Counter(word for word, _ in mistakes).most_common(LISTED):
+        ((gold, predicted), _), *_ = Counter(tags for other, tags in mistakes if other == word).most_common(1)
+        result.append(WordMistakes(word, wrong, totals[word], gold, predicted))
+    return result
+
+
+def _warn_of_unknown(gold: list[list[str]], labels: list[str]) -> None:
+    """Tags that the tagger cannot give count as its mistakes. Say so."""
+    known = {label.split("-", 1)[-1] for label in labels}
+    unknown = Counter(kind for tags in gold for tag in tags if (kind := tag.split("-", 1)[-1]) not in known)
+    if unknown:
+        named = ", ".join(f"{kind} ({count} words)" for kind, count in unknown.most_common())
+        problem = f"The data has tags that this tagger never gives. They count as mistakes: {named}."
+        warnings.warn(problem, ZgulWarning, stacklevel=3)

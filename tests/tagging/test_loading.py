@@ -1,0 +1,86 @@
+"""Loaded taggers: shared, never changed, and small in a pickle."""
+
+import pickle
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import zgul
+from standin import text
+from zgul.errors import ZgulError
+from zgul.tagger import load_tagger
+from zgul.tagging.loading import load_named, load_shipped
+
+pytestmark = pytest.mark.usefixtures("taggers")
+
+TEXT = "sapuri ha sasike hawa parotu!"
+
+
+def test_taggers_are_loaded_once_and_read_the_shipped_bank() -> None:
+    tagger = load_shipped("germanic-pos")
+    assert tagger is load_shipped("germanic-pos") is load_named("germanic-pos")
+    assert tagger.bank_languages == ["en", "is", "de"]
+    assert zgul.load("fo", "pos").taggers["pos"] is zgul.load("gsw", "pos").taggers["pos"] is tagger
+
+
+def test_another_precision_shares_the_weights_and_leaves_the_first_alone() -> None:
+    exact, rough = load_shipped("germanic-pos"), load_shipped("germanic-pos", precision="bfloat16")
+    assert (exact.precision, rough.precision) == ("float32", "bfloat16")
+    assert rough.model is exact.model and rough is load_shipped("germanic-pos", precision="bfloat16")
+
+
+def test_a_missing_tagger_says_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ZgulError, match=r"neither a tagger's folder .* nor one of the shipped taggers: african-ner"):
+        load_named("nothing-pos")
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))
+    with pytest.raises(ZgulError, match=r'"germanic-pos" is missing.*--model FOLDER'):
+        load_shipped("germanic-pos")
+
+
+def test_a_pickle_of_a_shipped_tagger_refers_to_its_weights() -> None:
+    tagger = zgul.load("fo", "both", em_steps=3, weights=True, precision="bfloat16")
+    tagger.tag(TEXT)  # makes the engines
+    data = pickle.dumps(tagger)
+    assert len(data) < 5000
+    again = pickle.loads(data)
+    assert again.taggers["pos"].model is tagger.taggers["pos"].model
+    assert again.taggers["pos"].precision == "bfloat16" and again.inference == tagger.inference
+    assert again.tag(TEXT).to_dict() == tagger.tag(TEXT).to_dict()
+    changed = replace(load_shipped("germanic-pos"), decode="sequence", strategy="plain")
+    copy = pickle.loads(pickle.dumps(changed))
+    assert (copy.decode, copy.strategy) == ("sequence", "plain") and copy.model is changed.model
+
+
+def test_a_pickle_of_other_taggers_holds_their_weights_once(taggers: Path) -> None:
+    own = load_tagger(taggers / "germanic-pos")
+    before = len(pickle.dumps(own))
+    assert own.engine is not None
+    assert len(pickle.dumps(own)) == before, "the engine is made again"
+    shipped = load_shipped("germanic-pos")
+    trained = replace(shipped, model=load_tagger(taggers / "germanic-pos").model)
+    with torch.no_grad():
+        trained.model.head.weight.add_(1.0)
+    again = pickle.loads(pickle.dumps(trained))
+    assert torch.equal(again.model.head.weight, trained.model.head.weight)
+
+
+def test_threads_may_share_a_tagger_and_load_with_other_settings() -> None:
+    """Two settings side by side give what each gives alone."""
+    settings = ({"em": False}, {"em_steps": 3, "em_lr": 5.0})
+    texts = [text(12, seed=seed) for seed in range(4)]
+    expected = [[zgul.load("fo", "pos", **own).tag(one).to_dict() for one in texts] for own in settings]
+    results: dict[int, list[dict]] = {}
+
+    def work(number: int) -> None:
+        tagger = zgul.load("fo", "pos", **settings[number % 2])
+        results[number] = [tagger.tag(one).to_dict() for one in texts]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [results[number] for number in range(4)] == [expected[number % 2] for number in range(4)]

@@ -1,0 +1,169 @@
+"""Outputs that appear whole, and going on with those that were interrupted."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zgul.corpora.sentence import Sentence
+from zgul.errors import ZgulError
+from zgul.tagging.documents import Layer, TaggedSentence
+from zgul.tagging.reading import Item
+from zgul.tagging.unfinished import OutputFile, Render
+from zgul.tagging.writing import FORMATS
+
+WINDOWS = [[Item(Sentence([f"w{i}{j}", "x"])) for j in range(i + 1)] for i in range(4)]
+
+
+def renderer(form: str, tag: str = "NOUN") -> Render:
+    def block(item: Item, number: int) -> str:
+        words = item.sentence.words
+        layers = {"pos": Layer([tag] * len(words), [0.9] * len(words))}
+        offsets = [(0, len(words[0])), (len(words[0]) + 1, len(words[0]) + 2)]
+        return FORMATS[form](TaggedSentence(" ".join(words), words, offsets, layers, "fo"), number)
+
+    return lambda window, number: "".join(block(item, n) for n, item in enumerate(window, start=number))
+
+
+def whole(form: str = "conllu") -> bytes:
+    number, text = 1, ""
+    for window in WINDOWS:
+        text += renderer(form)(window, number)
+        number += len(window)
+    return text.encode()
+
+
+def write(file: OutputFile, windows: list[list[Item]] = WINDOWS, tag: str = "NOUN") -> int:
+    """Tag what is left. Returns how many sentences were held."""
+    file.check()
+    render = renderer(file.form, tag)
+    start = file.start(iter(windows), render)
+    if start.complete:
+        return start.sentences
+    number = start.sentences + 1
+    with file.open(start.size) as sink:
+        for window in start.windows:
+            sink.write(render(window, number).encode())
+            number += len(window)
+    return start.sentences
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("name", ["out", "out.part"])  # the second is where unfinished outputs are now
+def test_a_file_cut_off_anywhere_goes_on_to_the_same_file(tmp_path: Path, form: str, name: str) -> None:
+    path, complete = tmp_path / "out", whole(form)
+    for cut in range(1, len(complete), 7):
+        path.unlink(missing_ok=True)
+        (tmp_path / name).write_bytes(complete[:cut])
+        write(OutputFile(path, form, resume=True))
+        assert path.read_bytes() == complete
+        assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_complete_file_is_kept_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    assert write(OutputFile(path, "tsv")) == 0
+    made = path.stat()
+    for resume in (False, True):
+        assert write(OutputFile(path, "tsv", resume=resume)) == 10
+    assert path.stat().st_mtime_ns == made.st_mtime_ns and path.read_bytes() == whole("tsv")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["out", "out.part"])
+def test_a_file_of_other_content_is_refused_and_stays(tmp_path: Path, resume: bool, name: str) -> None:
+    if name == "out.part" and not resume:
+        return
+    file, there = OutputFile(tmp_path / "out", "conllu", resume=resume), tmp_path / name
+
+    def refused(content: bytes, problem: str, windows: list[list[Item]] = WINDOWS, tag: str = "NOUN") -> None:
+        there.write_bytes(content)
+        with pytest.raises(ZgulError, match=problem):
+            write(file, windows, tag)
+        assert there.read_bytes() == content and len(list(tmp_path.iterdir())) == 1
+
+    refused(whole().replace(b"w21", b"other"), "sentence 5 has other words")
+    refused(whole(), "tagged in another way", tag="VERB")
+    refused(whole(), "more sentences than the input", windows=WINDOWS[:2])
+    refused(b"a letter to my mother", "holds something else")
+    refused(b"a letter\n\nto my mother", "not a file of this format|other words")
+    refused(b"\x00\xff binary", "holds something else")
+
+
+def test_only_force_replaces_it(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"a letter to my mother")
+    write(OutputFile(path, "conllu", force=True))
+    assert path.read_bytes() == whole()
+    path.write_bytes(b"")
+    write(OutputFile(path, "conllu"))
+    assert path.read_bytes() == whole(), "an empty file holds nothing that could be lost"
+
+
+def test_an_unfinished_file_asks_what_to_do_with_it(tmp_path: Path) -> None:
+    path, part = tmp_path / "out", tmp_path / "out.part"
+    part.write_bytes(whole()[:100])
+    with pytest.raises(ZgulError, match=r"out\.part was not finished.*--resume.*--force"):
+        OutputFile(path, "conllu").check()
+    path.write_bytes(whole()[:300])
+    part.unlink()
+    with pytest.raises(ZgulError, match=r"out is not complete.*--resume.*--force"):
+        write(OutputFile(path, "conllu"))
+    part.write_bytes(whole()[:300])
+    path.write_text("a letter")
+    with pytest.raises(ZgulError, match=r"out exists beside .*out\.part. Replace it with --force"):
+        write(OutputFile(path, "conllu", resume=True))
+    write(OutputFile(path, "conllu", resume=True, force=True))
+    assert path.read_bytes() == whole() and not part.exists()
+    part.write_text("a letter")
+    path.unlink()
+    write(OutputFile(path, "conllu", force=True))
+    assert path.read_bytes() == whole() and not part.exists()
+
+
+def test_what_ends_writing_early_leaves_the_part_and_says_how_to_go_on(tmp_path: Path) -> None:
+    file = OutputFile(tmp_path / "out", "conllu", resume=True)
+    (tmp_path / "out").write_bytes(b"")
+    for error in (KeyboardInterrupt(), ZgulError("book.txt, line 9: NUL.")):
+        with pytest.raises(type(error), match=r"out\.part.*--resume"), file.open() as sink:
+            sink.write(whole()[:300])
+            raise error
+        assert (tmp_path / "out").read_bytes() == b"" and file.part.read_bytes() == whole()[:300]
+    assert write(file) == 3
+    assert (tmp_path / "out").read_bytes() == whole()
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    for path, problem in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "nowhere" / "out", "there is no folder"),
+        (tmp_path / "out.xz", "not compressed"),
+    ):
+        with pytest.raises(ZgulError, match=problem):
+            OutputFile(path, "conllu").check()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_devices_are_written_directly() -> None:
+    with pytest.raises(ZgulError, match=r"/dev/full cannot be written \(No space left on device\)"):
+        write(OutputFile(Path("/dev/full"), "conllu"))
+    for _ in range(2):
+        assert write(OutputFile(Path(os.devnull), "conllu")) == 0
+    assert not Path(os.devnull + ".part").exists()
+
+
+def test_nothing_is_read_ahead(tmp_path: Path) -> None:
+    """Windows are tagged one by one."""
+    taken = 0
+
+    def windows() -> Iterator[list[Item]]:
+        nonlocal taken
+        for window in WINDOWS:
+            taken += 1
+            yield window
+
+    start = OutputFile(tmp_path / "out", "tsv").start(windows(), renderer("tsv"))
+    assert taken == 0
+    next(start.windows)
+    assert taken == 1
