@@ -2,8 +2,8 @@
 
     python scripts/scores.py [--data ../shared/data] [--languages fo gsw] [--output docs/results/embedded]
 
-Every file is scored as ``zgul evaluate`` does it, on the CPU. scores.json and scores.md are written into the output folder
-when all 15 were scored.
+Every file is scored as ``zgul evaluate`` does it, on the CPU. scores.json and scores.md are written into the output
+folder when all 15 were scored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def paper_f1(language: str) -> float:
 
 
 def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
-    """F1 of the shipped tagger on a target's test file, and how it was tagged, as ``zgul evaluate --json`` prints it."""
+    """The scores of the shipped tagger on a target's test file, as ``zgul evaluate --json`` prints them."""
     task = cast(TaskChoice, GROUP_OF[language].task)
     return evaluation_run.evaluate(load(language, task), folder.sentences(task, language, "test")).to_dict()
 
