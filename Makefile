@@ -3,7 +3,7 @@
 # make lint     check style, format and types
 # make format   mend style and format where that can be done by itself
 # make scores   F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
-# make bench    speed against the peers on this machine's CPU, about ten minutes (DATA=folder with the test files)
+# make bench    speed against the peers on this machine's CPU, a quarter of an hour (DATA=folder with the test files)
 # make recipe   train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
 # make oracle   record again what the library `adapters` computes, for the tests to compare with
 # make clean    remove the virtual environments and everything built
@@ -70,7 +70,7 @@ recipe: $(READY)
 $(ORACLE)/.ready: constraints.txt Makefile
 	$(PYTHON) -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		torch safetensors transformers==4.57.6 adapters==1.3.0
+		torch safetensors rich transformers==4.57.6 adapters==1.3.0
 	@touch $@
 
 oracle: $(ORACLE)/.ready

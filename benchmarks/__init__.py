@@ -1,1 +1,1 @@
-"""Speed against the peers, one command: ``make bench``, or ``python -m benchmarks`` on any machine."""
+"""Speed against the peers: ``make bench``, or ``python -m benchmarks`` on any machine."""

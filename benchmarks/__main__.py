@@ -1,9 +1,9 @@
-"""Speed against the peers: measures the rows, writes JSON, a table and a chart.
+"""Measure zgul's speed against its peers. Writes JSON and a table.
 
-python -m benchmarks                                        # this machine's CPU, about ten minutes
+python -m benchmarks                                        # this machine's CPU, about a quarter of an hour
 python -m benchmarks --device cuda --encoder ENCODER.q4.safetensors --data DIR
 python -m benchmarks --rows em forward --full
-python -m benchmarks --report docs/results/performance      # docs/performance.md from the stored results
+python -m benchmarks --report docs/results/performance      # write docs/performance.md from stored results
 """
 
 from __future__ import annotations
@@ -15,53 +15,41 @@ from pathlib import Path
 import torch
 
 from benchmarks import report, rows
-from benchmarks.harness import ROOT, Result, machine, say
+from benchmarks.harness import ROOT, Result, say
+from benchmarks.machine import describe_machine
 from benchmarks.setup import CPU, GPU, Context
-
-RESULTS = ROOT / "docs" / "results" / "performance"
+from zgul.json_files import read_json
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    names = ", ".join(rows.ROWS)
+    data, output = ROOT.parent / "shared" / "data", ROOT / "runs" / "bench"
     parser.add_argument("--device", default="cpu", help="cpu or cuda [cpu]")
-    parser.add_argument(
-        "--rows", nargs="+", choices=rows.ROWS, default=list(rows.ROWS), metavar="ROW", help=", ".join(rows.ROWS)
-    )
-    parser.add_argument(
-        "--encoder", default="embedded", help="the embedded encoder as a .q4.safetensors file or folder"
-    )
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder with pos/, ner/, text/"
-    )
-    parser.add_argument("--output", type=Path, default=ROOT / "runs" / "bench", help="folder for the results")
-    parser.add_argument("--threads", type=int, help="of torch [all cores]")
-    parser.add_argument("--commit", help="that is measured, where git cannot tell")
+    parser.add_argument("--rows", nargs="+", choices=rows.ROWS, default=list(rows.ROWS), metavar="ROW", help=names)
+    parser.add_argument("--encoder", default="embedded", help="embedded, or its .q4.safetensors file or folder")
+    parser.add_argument("--data", type=Path, default=data, help="folder with pos/, ner/ and text/")
+    parser.add_argument("--output", type=Path, default=output, help="folder for the results")
+    parser.add_argument("--commit", help="commit that is measured, where git cannot tell")
     parser.add_argument("--full", action="store_true", help="whole files and 100,000 sentences, however long it takes")
-    parser.add_argument(
-        "--report", type=Path, metavar="DIR", help="measure nothing: write docs/performance.md from DIR/*.json"
-    )
-    told = parser.parse_args(arguments)
-    if told.report:
-        path = report.write_page(told.report, ROOT / "docs" / "performance.md")
-        print(f"{path} written")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="only write docs/performance.md from DIR/*.json")
+    given = parser.parse_args(arguments)
+    if given.report:
+        print(f"{report.write_page(given.report, ROOT / 'docs' / 'performance.md')} written")
         return
-    if told.threads:
-        torch.set_num_threads(told.threads)
-    device = torch.device(told.device)
+    device = torch.device(given.device)
+    about = describe_machine(device) | ({"commit": given.commit} if given.commit else {})
     sizes = GPU if device.type == "cuda" else CPU
-    data = told.data if told.data.is_dir() else None
-    context = Context(device, machine(device), sizes, told.encoder, data, told.full)
-    if told.commit:
-        context.machine.about["commit"] = told.commit
+    context = Context(device, sizes, given.encoder, given.data if given.data.is_dir() else None, given.full)
 
-    def store(results: list[Result]) -> Path:  # after each row: what is stopped counts for what it measured
-        return report.store(told.output, context.machine, results, device.type)
+    def store(results: list[Result]) -> Path:  # after each row, so that a stopped run keeps what it measured
+        return report.store(given.output, about, results, device.type)
 
-    results = rows.run(context, told.rows, store)
-    print(report.table(report.read(store(results))))
-    say(f"written to {told.output}")
+    results = rows.run(context, given.rows, store)
+    print(report.table(read_json(store(results))))
+    say(f"written to {given.output}")
     if any(result.reason.startswith("not timed") for result in results):
         sys.exit("outputs differ: see the table")
 

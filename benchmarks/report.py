@@ -1,75 +1,105 @@
-"""Results on disk (JSON, Markdown, a bar chart) and the page docs/performance.md, which is written from them alone."""
+"""Results on disk, as JSON and as a table, and the generated parts of docs/performance.md.
+
+A folder of results holds ``cpu.json`` and ``cuda.json`` with the present code, and the same names in ``before`` with an
+earlier commit. In the page, what stands between ``<!-- bench: NAME -->`` and ``<!-- end -->`` is written again.
+"""
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Machine, Result
+from benchmarks.harness import Result
 from zgul.files import atomic_write
-from zgul.tensors import write_json
+from zgul.json_files import read_json, write_json
 
 Stored = dict[str, Any]
-TITLES = {"cpu": "CPU", "cuda": "GPU"}
-NOTES = "misses.md"
+BEFORE = "before"
+MISSING = "not measured yet"
+TITLES = {  # row -> what is measured, and what it is compared with
+    "em": ("EM tagging, T = 10", "the release's procedure"),
+    "em-bf16": ("EM tagging, T = 10, bf16", "the release's procedure in fp32"),
+    "tag-bf16": ("tagging without EM, bf16", "the same in fp32"),
+    "adapters": ("forward pass, mBERT's shape, N = 4", "`adapters` 1.3.0"),
+    "encoder": ("forward pass, mBERT's shape, N = 4", "the plain encoder"),
+    "count": ("each adapter beyond two", "the plain encoder"),
+    "adaptive": ("adaptive EM, 15 test files, T as tuned", "the plain encoder"),
+    "adaptive-t10": ("the same, T = 10 everywhere", "the plain encoder"),
+    "training": ("training ZGUL, one epoch", "training SFT-M"),
+    "mlm": ("masked-LM training of 11 adapters", "a plain loop, one at a time"),
+    "start": ("`zgul tag` of one sentence, whole process", "importing torch and transformers"),
+    "stream": ("memory at the end of a long stream", "its memory when warm"),
+}
 
 
-def store(folder: Path, machine: Machine, results: list[Result], name: str) -> Path:
-    """Write NAME.json, NAME.md and, where matplotlib is installed, NAME.svg; gives the path of the first.
+def store(folder: Path, about: dict[str, str], results: list[Result], name: str) -> Path:
+    """Write NAME.json and NAME.md. Returns the path of the first.
 
-    Rows that were measured before and not this time stay only if they are of the same commit and machine.
+    Rows that were measured before and not this time stay, if they are of the same commit and machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    found, about = [result.to_json() for result in results], dict(machine.about)
-    if path.is_file():
-        before = read(path)
-        same = all(before["machine"].get(key) == about[key] for key in ("commit", "device", "threads", "torch"))
-        new = {row["key"] for row in found}
-        kept = [row for row in before["rows"] if same and row["key"] not in new]
-        if kept:
+    rows, about = [result.to_json() for result in results], dict(about)
+    before: Stored = read_json(path) if path.is_file() else {"machine": {}, "rows": []}
+    if all(before["machine"].get(key) == about[key] for key in ("commit", "device", "threads", "torch")):
+        new = {row["key"] for row in rows}
+        if kept := [row for row in before["rows"] if row["key"] not in new]:
             commands = [*before["machine"]["command"].splitlines(), about["command"]]
-            about["command"] = "\n".join(dict.fromkeys(commands))
-        found = kept + found
-    stored: Stored = {
-        "machine": about,
-        "speed": {"flops": machine.flops, "bytes_per_second": machine.bandwidth},
-        "rows": found,
-    }
+            rows, about["command"] = kept + rows, "\n".join(dict.fromkeys(commands))
+    stored: Stored = {"machine": about, "rows": rows}
     write_json(path, stored)
     with atomic_write(folder / f"{name}.md") as file:
         file.write(section(stored))
-    chart(stored, folder / f"{name}.svg")
     return path
 
 
-def read(path: Path) -> Stored:
-    stored: Stored = json.loads(path.read_text(encoding="utf-8"))
-    return stored
+# --- all rows
 
 
 def table(stored: Stored) -> str:
     """The rows as a Markdown table."""
-    lines = [
-        "| measure | against | target | measured | rounds | reached | from the floor |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    heads = ["measure", "against", "target", "measured", "rounds", "reached"]
+    rows = []
     for row in stored["rows"]:
+        cells = [row["measure"], row["against"], row["target"]]
         if row["value"] is None:
-            lines.append(f"| {row['measure']} | {row['against']} | {row['target']} | {row['reason']} | | | |")
+            rows.append([*cells, row["reason"], "", ""])
             continue
         spread = f"{number(row['low'])} to {number(row['high'])}" if row["low"] != row["high"] else ""
-        floor = f"{row['floor']['times_floor']:.1f}×" if row["floor"] else ""
-        cells = [row["measure"], row["against"], row["target"], f"**{number(row['value'])}{unit(row)}**", spread]
-        cells += [{True: "yes", False: "**no**", None: ""}[row["met"]], floor]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        reached = {True: "yes", False: "**no**", None: ""}[row["met"]]
+        rows.append([*cells, f"**{value(row)}**", spread, reached])
+    return markdown(heads, rows)
 
 
-def unit(row: Stored) -> str:
-    name = str(row["unit"])
-    return name if name in ("×", "%") else " " + name
+def section(stored: Stored) -> str:
+    """The machine, the table, and what each row has to say."""
+    commands = [f"    {command}" for command in stored["machine"]["command"].splitlines()]
+    lines = [machine_line(stored), "", *commands, "", table(stored)]
+    for row in (row for row in stored["rows"] if row["value"] is not None):
+        seconds = ", ".join(f"{name} {times['median']:.3g} s" for name, times in row["times"].items())
+        notes = [f"Outputs first: {row['compared']}."] if row["compared"] else []
+        notes += [f"Medians: {seconds}."] if seconds else []
+        lines += [f"**{row['measure']}**, against {row['against']}", "", *(f"- {n}" for n in notes + row["notes"]), ""]
+    return "\n".join(lines)
+
+
+def machine_line(stored: Stored) -> str:
+    about = stored["machine"]
+    return (
+        f"{about['device']}, {about['threads']} threads, {about['system']}; Python {about['python']}, torch "
+        f"{about['torch']}, transformers {about['transformers']}, zgul at commit {about['commit']}; {about['date']}."
+    )
+
+
+def markdown(heads: list[str], rows: list[list[str]]) -> str:
+    rule = ["---"] * len(heads)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows]) + "\n"
+
+
+def value(row: Stored) -> str:
+    unit = str(row["unit"])
+    return number(row["value"]) + (unit if unit in ("×", "%") else f" {unit}")
 
 
 def number(value: float) -> str:
@@ -77,123 +107,57 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def section(stored: Stored) -> str:
-    """Machine, table, and what each row has to say."""
-    about = stored["machine"]
-    speeds = ", ".join(f"{value / 1e12:.3g} Tflop/s in {name}" for name, value in stored["speed"]["flops"].items())
-    lines = [
-        f"{about['device']}, {about['threads']} threads, {about['system']}; Python {about['python']}, torch "
-        f"{about['torch']}, transformers {about['transformers']}, zgul {about['zgul']} at commit {about['commit']}; "
-        f"{about['date']}.",
-        "",
-        *(f"    {command}" for command in about["command"].splitlines()),
-        "",
-        f"Large products run at {speeds} here, copies at {stored['speed']['bytes_per_second'] / 1e9:.3g} GB/s; "
-        "the floor of a row is its operations and bytes at these speeds.",
-        "",
-        table(stored),
-    ]
-    for row in stored["rows"]:
-        if row["value"] is None:
-            continue
-        lines += [f"**{row['measure']}**", ""]
-        lines += [f"- Outputs first: {row['compared']}."] if row["compared"] else []
-        if row["times"]:
-            medians = ", ".join(
-                f"{name} {seconds(times['median'])} ({seconds(times['min'])} to {seconds(times['max'])})"
-                for name, times in row["times"].items()
-            )
-            lines.append(f"- Median of {len(next(iter(row['times'].values()))['rounds'])}: {medians}.")
-        if row["floor"]:
-            floor = row["floor"]
-            lines.append(
-                f"- Floor: {floor['flops'] / 1e9:,.0f} Gflop and {floor['bytes'] / 1e9:.3g} GB, "
-                f"{seconds(floor['seconds'])}; we take {floor['times_floor']:.1f} times that."
-            )
-        lines += [f"- {note}" for note in row["notes"]]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def seconds(value: float) -> str:
-    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+# --- the page
 
 
 def write_page(folder: Path, page: Path) -> Path:
-    """docs/performance.md from the stored results of every machine."""
-    stored = {name: read(folder / f"{name}.json") for name in TITLES if (folder / f"{name}.json").is_file()}
-    if not stored:
-        raise SystemExit(f"{folder} has no cpu.json or cuda.json; measure first: make bench")
-    lines = [
-        "# Performance",
-        "",
-        "Written by `python -m benchmarks --report` from the results in "
-        "[`docs/results/performance`](results/performance); only the last section, on the misses, is by hand.",
-        "",
-        "Every row compares outputs first and is not timed where they differ. Contestants take turns, in rounds; a "
-        "ratio is the median of the rounds' ratios, the spread is the smallest and the largest. `make bench` repeats "
-        "the CPU part.",
-        "",
-    ]
-    for name, results in stored.items():
-        lines += [f"## {TITLES[name]}", ""]
-        if (folder / f"{name}.svg").is_file():
-            lines += [f"![Measured against target]({_relative(folder, page)}/{name}.svg)", ""]
-        lines += [section(results), ""]
-    if (folder / NOTES).is_file():  # what people have to say of the misses
-        lines.append((folder / NOTES).read_text(encoding="utf-8"))
+    """Write the generated parts of a page again."""
+    made = {}
+    for name in ("cpu", "cuda"):
+        paths = (folder / BEFORE / f"{name}.json", folder / f"{name}.json")
+        before, now = (read_json(path) if path.is_file() else None for path in paths)
+        made[f"{name} machine"] = machines(before, now)
+        made[f"{name} rows"] = before_and_after(before, now)
+        made[f"{name} tricks"] = tricks(now)
+    block = re.compile(r"(<!-- bench: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+    text = block.sub(lambda found: found[1] + made[found[2]] + found[3], page.read_text(encoding="utf-8"))
     with atomic_write(page) as file:
-        file.write("\n".join(lines).rstrip() + "\n")
+        file.write(text)
     return page
 
 
-def _relative(folder: Path, page: Path) -> str:
-    try:
-        return folder.resolve().relative_to(page.parent.resolve()).as_posix()
-    except ValueError:
-        return folder.resolve().as_posix()
+def machines(before: Stored | None, now: Stored | None) -> str:
+    lines = [f"- Before: {machine_line(before)}" if before else "- Before: not measured."]
+    lines.append(f"- Now: {machine_line(now)}" if now else f"- Now: {MISSING}. All numbers below are of the old code.")
+    return "\n".join(lines) + "\n"
 
 
-def chart(stored: Stored, path: Path) -> bool:
-    """Bars of the contestants' medians, a panel for each row; False where matplotlib is not installed."""
-    try:
-        import matplotlib
+def before_and_after(before: Stored | None, now: Stored | None) -> str:
+    """One line for each row that either has."""
+    rows = []
+    by_key = [{row["key"]: row for row in stored["rows"]} if stored else {} for stored in (before, now)]
+    for key, titles in TITLES.items():
+        measured = [own.get(key) for own in by_key]
+        known = [row for row in measured if row and row["value"] is not None]
+        if known:
+            target = known[-1]["target"]
+            rows.append([*titles, target, *(_cell(row, target) for row in measured)])
+    return markdown(["what", "compared with", "target", "before", "now"], rows)
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return False
-    timed = [row for row in stored["rows"] if len(row["times"]) > 1]
-    if not timed:
-        return False
-    heights = [len(row["times"]) + 1.2 for row in timed]
-    figure, axes = pyplot.subplots(
-        len(timed), 1, figsize=(8, 0.32 * sum(heights)), height_ratios=heights, squeeze=False, layout="constrained"
-    )
-    for row, axis in zip(timed, axes[:, 0], strict=True):
-        names = list(row["times"])[::-1]
-        speeds = row["details"].get("tokens_per_second")
-        speeds = speeds if isinstance(speeds, dict) else None  # each contestant's own: they did not read as much
-        scale = {name: 1e6 / (speeds[name] * row["times"][name]["median"]) if speeds else 1.0 for name in names}
-        low, medians, high = (
-            [row["times"][name][which] * scale[name] for name in names] for which in ("min", "median", "max")
-        )
-        error = [
-            [b - a for a, b in zip(low, medians, strict=True)],
-            [b - a for a, b in zip(medians, high, strict=True)],
-        ]
-        ours = [name.startswith(("zgul", "adaptive", "N =", "bf16")) for name in names]
-        colours = ["#2a6f97" if own else "#b8b8b8" for own in ours]
-        axis.barh(names, medians, xerr=error, color=colours, error_kw={"lw": 0.8})
-        axis.set_title(
-            f"{row['key']}: {number(row['value'])}{unit(row)} (target {row['target']})"
-            + (", for a million tokens" if speeds else ""),
-            fontsize=8,
-            loc="left",
-        )
-        axis.tick_params(labelsize=7)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[-1, 0].set_xlabel("seconds, median; lines from the fastest to the slowest round", fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return True
+
+def _cell(row: Stored | None, target: str) -> str:
+    if row is None or row["value"] is None:
+        return MISSING
+    own = f" {row['target']}" if row["target"] != target else ""  # the target was another one then
+    return f"**{value(row)}**, missed{own}" if row["met"] is False else value(row)
+
+
+def tricks(stored: Stored | None) -> str:
+    """What each trick gains, by place."""
+    rows = [row for row in (stored or {"rows": []})["rows"] if row["key"].startswith("trick-")]
+    places = list(dict.fromkeys(place for row in rows for place in row["details"]["gains"]))
+    lines = []
+    for row in rows:
+        gains = [row["details"]["gains"].get(place) for place in places]
+        lines.append([row["measure"].removeprefix("trick: "), *(f"{gain:.2f}×" if gain else "" for gain in gains)])
+    return markdown(["trick", *places], lines) if rows else f"{MISSING.capitalize()}.\n"

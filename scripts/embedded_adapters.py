@@ -3,33 +3,58 @@
     python scripts/embedded_adapters.py --data DIR --output DIR [--encoder embedded] [--variants mixed]
 
 DIR/text holds LANG.KIND.txt[.xz]. Steps: one masked-LM head on all source text; one adapter shared by all sources;
-then the source adapters, all in one batch. `zero` skips the shared start, `mixed` trains them partly in mixture.
-Writes adapters-VARIANT.safetensors (8-bit) and adapters.json (masked accuracy and perplexity on held-out text).
+then the adapters of the sources, all in one batch. `zero` skips the shared start, `mixed` trains them partly in
+mixture. Writes adapters-VARIANT.safetensors (8 bits a number) and adapters.json (masked accuracy and perplexity on
+held-out text).
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from zgul import encoders
-from zgul.adapters.bank import Bank, LanguageAdapter
-from zgul.adapters.mlm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack, specialise, train_masked_lm
+from zgul.adapters.bank import Bank
+from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
-from zgul.corpora import DataFolder
-from zgul.corpora.encode import PieceEncoder
-from zgul.encoders import Encoder
+from zgul.corpora.data_folder import DataFolder
+from zgul.devices import find_device
+from zgul.encoders.encoder import masked_attention
+from zgul.encoders.pieces import PieceEncoder
+from zgul.json_files import write_json
 from zgul.languages import SOURCES
-from zgul.tensors import save_tensors, write_json
+from zgul.progress import Status
+from zgul.tensors import save_tensors
+from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack_text, specialise, train_masked_lm
 
 HELD_OUT = 40  # every 40th line is never trained on
-MEASURED = 200  # blocks of 128 pieces that masked accuracy and perplexity are measured on
+MEASURED = 200  # blocks that masked accuracy and perplexity are measured on
 TARGET_WORDS = 40_000  # of each of a target's files, which are only measured on
 VARIANTS = ("zero", "shared", "mixed")
+HEAD_LR = 2e-3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the adapters are made."""
+
+    variants: tuple[str, ...] = ("mixed",)
+    size: int = 96  # bottleneck
+    blocks: int = 24  # of each language in a step
+    head_steps: int = 700
+    shared_steps: int = 1200
+    steps: int = 3000
+    lr: float = 1e-3
+    words: int = 900_000  # at most, of each file
 
 
 def sampled(folder: Path, language: str, words: int) -> list[str]:
@@ -42,24 +67,113 @@ def sampled(folder: Path, language: str, words: int) -> list[str]:
     return kept
 
 
-def blocks_of(job: tuple[str, Path, str, bool, int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Training and held-out blocks of one language; of a target everything is held out."""
-    encoder, folder, language, source, words = job
-    _, tokenizer = encoders.load(encoder)
-    pieces = PieceEncoder(tokenizer, 512)
-    lines = sampled(folder, language, words if source else TARGET_WORDS)
-    if not source:
-        return torch.zeros(0, 128, dtype=torch.int32), pack(pieces, lines)[:MEASURED]
+def read_blocks(language: str, encoder: str, folder: Path, words: int) -> tuple[Tensor, Tensor]:
+    """Training and held-out blocks of one language. Of a target, everything is held out."""
+    body, tokenizer = encoders.load(encoder)
+    pieces = PieceEncoder(tokenizer, body.max_pieces)
+    lines = sampled(folder, language, words if language in SOURCES else TARGET_WORDS)
+    if language not in SOURCES:
+        return pack_text(pieces, []), pack_text(pieces, lines)[:MEASURED]
     trained = [line for index, line in enumerate(lines) if index % HELD_OUT]
-    return pack(pieces, trained), pack(pieces, lines[::HELD_OUT])[:MEASURED]
+    return pack_text(pieces, trained), pack_text(pieces, lines[::HELD_OUT])[:MEASURED]
 
 
-def all_blocks(jobs: list[tuple[str, Path, str, bool, int]], workers: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def all_blocks(
+    languages: Sequence[str], encoder: str, folder: Path, words: int, workers: int
+) -> dict[str, tuple[Tensor, Tensor]]:
     """The blocks of every language, read by this many processes (0: this one)."""
+    read = partial(read_blocks, encoder=encoder, folder=folder, words=words)
     if workers == 0:
-        return [blocks_of(job) for job in jobs]
+        return {language: read(language) for language in languages}
     with ProcessPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(pool.map(blocks_of, jobs))
+        return dict(zip(languages, pool.map(read, languages), strict=True))
+
+
+class AdapterMaker:
+    """Trains head, shared adapter and the adapters of the sources on one frozen encoder."""
+
+    def __init__(self, encoder: str, blocks: dict[str, tuple[Tensor, Tensor]], settings: Settings) -> None:
+        self.blocks, self.settings, self.started = blocks, settings, time.monotonic()
+        self.device = find_device("auto")
+        body, tokenizer = encoders.load(encoder)
+        self.encoder, self.pieces = body.to(self.device), PieceEncoder(tokenizer, body.max_pieces)
+        self.training = [blocks[source][0] for source in SOURCES]
+        torch.manual_seed(0)
+        self.head = MLMHead(body.width, body.config.vocabulary).to(self.device)
+        self.train("head", None, self.training, settings.head_steps, HEAD_LR)
+        self.head.requires_grad_(False)
+        self.new = LanguageAdapter.new("shared", body.width, body.depth, size=settings.size)
+        self.shared = self.train_shared() if set(settings.variants) - {"zero"} else self.new
+
+    def bank(self, adapters: Sequence[LanguageAdapter]) -> Bank:
+        return Bank(adapters, width=self.encoder.width, depth=self.encoder.depth).to(self.device)
+
+    def train(
+        self, stage: str, bank: Bank | None, texts: list[Tensor], steps: int, lr: float, mix: float = 0.0
+    ) -> None:
+        blocks = self.settings.blocks * (len(SOURCES) // len(texts))
+        config = MLMConfig(steps=steps, blocks=blocks, lr=lr, mix=mix)
+        model = MaskedLM(self.encoder, self.head, bank, self.pieces)
+        train_masked_lm(model, texts, config, stage=stage, report=self.report)
+
+    def report(self, status: Status) -> None:
+        seconds, figures = time.monotonic() - self.started, f"{status.figures.get('loss', 0):.3f}"
+        print(f"[{seconds:6.1f} s] {status.stage} {status.done}/{status.total} loss {figures}", flush=True)
+
+    def train_shared(self) -> LanguageAdapter:
+        """One adapter on the text of all sources, as much of each."""
+        bank = self.bank([self.new]).requires_grad_(True)
+        smallest = min(4 * len(block) for block in self.training)
+        mixture = torch.cat([block[torch.arange(smallest) % len(block)] for block in self.training])
+        self.train("shared adapter", bank, [mixture], self.settings.shared_steps, self.settings.lr)
+        return bank.extract("shared")
+
+    def train_variant(self, variant: str) -> list[LanguageAdapter]:
+        bank = self.bank(specialise(self.new if variant == "zero" else self.shared, SOURCES)).requires_grad_(True)
+        mix = 0.5 if variant == "mixed" else 0.0
+        self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, mix)
+        return [bank.extract(source) for source in SOURCES]
+
+    @torch.no_grad()
+    def measure(self, adapters: Sequence[LanguageAdapter]) -> dict[str, dict[str, tuple[float, float]]]:
+        """Masked accuracy and perplexity of every text under every adapter, none, the shared one and the mixture."""
+        banks = {"none": None} | {adapter.language: self.bank([adapter]) for adapter in [*adapters, self.shared]}
+        models = {name: MaskedLM(self.encoder, self.head, bank, self.pieces) for name, bank in banks.items()}
+        models["uniform"] = UniformLM(self.encoder, self.head, self.bank(adapters), self.pieces)
+        return {
+            language: {name: masked_scores(model, held_out) for name, model in models.items()}
+            for language, (_, held_out) in self.blocks.items()
+        }
+
+
+class UniformLM(MaskedLM):
+    """Every block is read with the mean of all adapters."""
+
+    def hidden(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> Tensor:
+        assert self.bank is not None
+        hidden, attend = self.encoder.embed(ids), masked_attention(None)
+        even = hidden.new_full((1, 1, len(self.bank)), 1 / len(self.bank))
+        for index in range(self.encoder.depth):
+            x, f = self.encoder.layer(index, hidden, attend)
+            u = self.bank(index, self.encoder.layer_norm(index, f + x)).mix(even)
+            hidden = self.encoder.layer_norm(index, f + u + x)
+        return hidden
+
+
+def make_adapters(data: Path, output: Path, encoder: str, settings: Settings, workers: int = 12) -> None:
+    """Train, save and measure the adapters of every variant."""
+    output.mkdir(parents=True, exist_ok=True)
+    languages = sorted({path.name.split(".")[0] for path in (data / "text").iterdir()})
+    targets = [language for language in languages if language not in SOURCES]
+    blocks = all_blocks([*SOURCES, *targets], encoder, data, settings.words, workers)
+    maker = AdapterMaker(encoder, blocks, settings)
+    save_tensors(output / "head.safetensors", dict(maker.head.state_dict()), bits=16)
+    report: dict[str, Any] = {"sources": list(SOURCES), "arguments": vars(settings), "results": {}}
+    for variant in settings.variants:
+        path = output / f"adapters-{variant}.safetensors"
+        save_adapters(path, maker.train_variant(variant), bits=8)
+        report["results"][variant] = maker.measure(load_adapters(path))
+        write_json(output / "adapters.json", report)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,120 +182,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--encoder", default="embedded")
     parser.add_argument("--variants", nargs="+", default=["mixed"], choices=VARIANTS)
-    parser.add_argument("--size", type=int, default=96, help="bottleneck")
-    parser.add_argument("--blocks", type=int, default=24, help="blocks of each language in a step")
-    parser.add_argument("--head-steps", type=int, default=700)
-    parser.add_argument("--shared-steps", type=int, default=1200)
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--sources", nargs="+", default=list(SOURCES))
-    parser.add_argument("--words", type=int, default=900_000, help="at most so many words of each file")
     parser.add_argument("--workers", type=int, default=12, help="processes that read the text")
-    told = parser.parse_args(arguments)
-    told.output.mkdir(parents=True, exist_ok=True)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.set_float32_matmul_precision("high")
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"[{time.monotonic() - started:6.1f} s] {text}", flush=True)
-
-    languages = sorted({path.name.split(".")[0] for path in (told.data / "text").iterdir()})
-    sources = told.sources
-    targets = [language for language in languages if language not in sources]
-    jobs = [(told.encoder, told.data, language, language in sources, told.words) for language in sources + targets]
-    packed = dict(zip(sources + targets, all_blocks(jobs, told.workers), strict=True))
-    say("blocks: " + ", ".join(f"{name} {len(train)}+{len(test)}" for name, (train, test) in packed.items()))
-
-    model, tokenizer = encoders.load(told.encoder)
-    encoder = Encoder(model).to(device)
-    encoder.requires_grad_(False)
-    encoder.set_dropout(0.0)
-    pieces = PieceEncoder(tokenizer, 512)
-    training = [packed[source][0] for source in sources]
-    settings = {k: v for k, v in vars(told).items() if k not in ("data", "output", "encoder", "sources", "workers")}
-    report: dict[str, object] = {"sources": sources, "arguments": settings, "vocabulary": len(tokenizer)}
-
-    def config(steps: int, lr: float, blocks: int, mix: float = 0.0) -> MLMConfig:
-        return MLMConfig(steps=steps, blocks=blocks, lr=lr, mix=mix)
-
-    def show(entry: dict[str, object]) -> None:
-        say(f"  step {entry['step']}/{entry['steps']} loss {entry['loss']:.3f} {entry['tokens']} tokens")
-
-    def bank_of(adapters: list[LanguageAdapter]) -> Bank:
-        bank = Bank(adapters, width=encoder.width, depth=encoder.depth).to(device)
-        for parameter in (bank.down, bank.down_bias, bank.up, bank.up_bias):
-            parameter.requires_grad_(True)
-        return bank
-
-    torch.manual_seed(0)
-    head = MLMHead(encoder.width, model.get_input_embeddings().weight.shape[0]).to(device)
-    say("head")
-    train_masked_lm(
-        MaskedLM(encoder, head, None, pieces), training, config(told.head_steps, 2e-3, told.blocks), report=show
-    )
-    head.requires_grad_(False)
-    save_tensors(told.output / "head.safetensors", dict(head.state_dict()), bits=16)
-
-    new = LanguageAdapter.new("shared", encoder.width, encoder.depth, size=told.size)
-    shared = new
-    if set(told.variants) - {"zero"}:
-        say("shared adapter")
-        bank = bank_of([new])
-        smallest = min(4 * len(block) for block in training)
-        mixture = torch.cat([block[torch.arange(min(smallest, 10**6)) % len(block)] for block in training])
-        train_masked_lm(
-            MaskedLM(encoder, head, bank, pieces),
-            [mixture],
-            config(told.shared_steps, told.lr, told.blocks * len(sources)),
-            report=show,
-        )
-        shared = bank.extract("shared")
-
-    results = {}
-    for variant in told.variants:
-        say(f"adapters: {variant}")
-        bank = bank_of(specialise(new if variant == "zero" else shared, sources))
-        train_masked_lm(
-            MaskedLM(encoder, head, bank, pieces),
-            training,
-            config(told.steps, told.lr, told.blocks, 0.5 if variant == "mixed" else 0.0),
-            report=show,
-        )
-        path = told.output / f"adapters-{variant}.safetensors"
-        save_adapters(path, [bank.extract(source) for source in sources], bits=8)
-        say(f"measuring: {variant}")
-        results[variant] = measure(encoder, head, pieces, load_adapters(path), shared, packed, device)
-        report["results"] = results
-        write_json(told.output / "adapters.json", report)
-    say("done")
-
-
-@torch.no_grad()
-def measure(encoder, head, pieces, adapters, shared, packed, device):  # type: ignore[no-untyped-def]
-    """Masked accuracy and perplexity of every text under every adapter, none, the shared one and the even mixture."""
-    table = {}
-    banks = {a.language: Bank([a], width=encoder.width, depth=encoder.depth).to(device) for a in [*adapters, shared]}
-    everything = Bank(adapters, width=encoder.width, depth=encoder.depth).to(device)
-    for language, (_, held_out) in packed.items():
-        row = {"none": masked_scores(MaskedLM(encoder, head, None, pieces), held_out)}
-        for name, bank in banks.items():
-            row[name] = masked_scores(MaskedLM(encoder, head, bank, pieces), held_out)
-        row["uniform"] = masked_scores(UniformLM(encoder, head, everything, pieces), held_out)
-        table[language] = row
-    return table
-
-
-class UniformLM(MaskedLM):
-    """Every block read with the mean of all adapters."""
-
-    def hidden(self, ids, order=None, share=None):  # type: ignore[no-untyped-def]
-        hidden = self.encoder.embed(ids)
-        for index in range(self.encoder.depth):
-            x, f = self.encoder.layer(index, hidden, None)
-            u = torch.stack(self.bank(index, self.encoder.norm(index, f + x)).outputs).mean(dim=0)
-            hidden = self.encoder.norm(index, f + u + x)
-        return hidden
+    given = parser.parse_args(arguments)
+    make_adapters(given.data, given.output, given.encoder, Settings(tuple(given.variants)), given.workers)
 
 
 if __name__ == "__main__":

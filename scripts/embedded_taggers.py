@@ -2,13 +2,11 @@
 
     python scripts/embedded_taggers.py PLAN.json --data DIR --output DIR [--encoder embedded] [--jobs 4]
 
-A plan is a list of runs: {"name", "config" (as zgul.training), "adapters" (file), "test": [[language, split], ...],
-"strategies": [...], "em": true, "save": true, "save_bits": [9, 16]}. Each run appends one line to OUTPUT/results.jsonl
-when it is done, so a stopped job counts for what it finished. What is saved is folded: the first of save_bits (9 unless
-told), which ships, in OUTPUT/taggers, 16 in OUTPUT/taggers-16bit and so on. Of a saved tagger "f1" is that of full
-precision and "f1_9bit" that of the file read back, both computed in float32. Left-out sources are scored as they are,
-with character noise ("noised") and under regular letter changes ("shifted"): two stand-ins for a related language that
-the encoder has never seen, made without any target data.
+A plan is a list of runs: {"name", "config" (a TrainingConfig), "adapters" (file), "test": [[language, split], ...],
+"shifts": forms of the test files (strange_text.py), "strategies": [...], "em": true, "save": true, "save_bits": [9]}.
+Each run appends one line to OUTPUT/results.jsonl when it is done, so a stopped job keeps what it finished. Taggers are
+saved merged: with the first of save_bits (9 by default), which ships, in OUTPUT/taggers, with 16 in
+OUTPUT/taggers-16bit and so on. "f1" is that of full precision, "f1_9bit" that of the file read back.
 """
 
 from __future__ import annotations
@@ -17,156 +15,120 @@ import argparse
 import json
 import multiprocessing
 import os
+import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 
-from zgul import corpora, encoders
+sys.path.insert(0, str(Path(__file__).parent))
+from strange_text import FORMS
+
+from zgul import encoders
+from zgul.adapters.language_adapter import select_adapters
 from zgul.adapters.storage import load_adapters
-from zgul.corpora import Sentence
+from zgul.corpora.data_folder import DataFolder
 from zgul.evaluation import scores
 from zgul.files import atomic_write
 from zgul.languages import GROUPS
-from zgul.methods.tagger import Tagger
+from zgul.tagger import Tagger, load_tagger, save_tagger
 from zgul.training.config import TrainingConfig
-from zgul.training.data import load_labelled
-from zgul.training.loop import Trainer, seed_everything
-from zgul.training.noise import CharacterNoise, letter_counts
-from zgul.training.run import choose_settings, find_judges
+from zgul.training.labelled_data import load_labelled
+from zgul.training.run import choose_settings, find_judges, new_tagger
+from zgul.training.trainer import Trainer
 
-SHIPPED_BITS = 9  # a number, on average; what this costs is measured in every run that saves
-
-
-def shifted(sentences: list[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
-    """The same sentences in a made-up sister language: a share of the letters regularly becomes another one."""
-    rng = np.random.default_rng(seed)
-    counts = next(iter(letter_counts(sentences).values()))
-    letters = [letter for letter, _ in counts.most_common(40) if letter.isalpha()]
-    chosen = rng.choice(len(letters), max(1, round(share * len(letters))), replace=False)
-    table = {}
-    for index in chosen:
-        other = letters[int(rng.integers(len(letters)))]
-        table[ord(letters[index])] = other
-        table[ord(letters[index].upper()[0])] = other.upper()
-    return [replace(s, words=[word.translate(table) for word in s.words]) for s in sentences]
+SHIPPED_BITS = 9  # per number; what this costs is measured in every run that saves
+EM_SENTENCES = 150
 
 
-def noised(sentences: list[Sentence], seed: int = 1) -> list[Sentence]:
-    """The same sentences with one edit in every second word."""
-    noise = CharacterNoise(letter_counts(sentences), sentence_share=1.0, word_share=0.5, edits=1)
-    words = noise.apply([s.words for s in sentences], [s.language for s in sentences], np.random.default_rng(seed))
-    return [replace(s, words=list(w)) for s, w in zip(sentences, words, strict=True)]
+@dataclass(frozen=True)
+class Places:
+    """Where a plan finds its data and leaves its results."""
+
+    data: Path
+    output: Path
+    adapters: Path  # folder of the adapter files that runs name
+    encoder: str
+
+    def record(self, result: dict[str, Any]) -> None:
+        with (self.output / "results.jsonl").open("a") as file:
+            file.write(json.dumps(result) + "\n")
 
 
-SHIFTS = {"": lambda sentences: sentences, "noised": noised, "shifted": shifted}
-
-
-def resolve(values: dict[str, Any], data: Path) -> TrainingConfig:
-    """A run's configuration; a group stands for its task and sources."""
-    values = dict(values, data=str(data), em_sentences=150)
-    if values.get("group") in GROUPS:
-        group = GROUPS[values["group"]]
-        values = {"task": group.task, "sources": group.sources} | values
-    return TrainingConfig.from_dict(values)
-
-
-def run(spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
+def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
     """Train and score one tagger."""
-    config = resolve(spec["config"], told.data)
+    config = resolve(spec["config"], places)
     started = time.monotonic()
     data = load_labelled(config)
-    loaded = time.monotonic()
-    sources = [source for source in config.sources if source not in config.leave_out]
-    held = load_adapters(told.adapters / spec["adapters"]) if spec.get("adapters") else []
-    seed_everything(config.seed)
-    tagger = Tagger.new(
-        config.method,
-        encoder=told.encoder,
-        task=config.task,
-        labels=data.labels,
-        sources=sources,
-        adapters=[a for a in held if a.language in sources],  # the bank holds the sources alone
-        options=config.options,
-    )
-    tagger.decode, tagger.pieces.kin_letters = config.decode, config.kin_letters
-    tagger.model.start_at(data.label_shares())
-    tagger.to("cuda" if torch.cuda.is_available() else "cpu")
+    bank = load_adapters(places.adapters / spec["adapters"]) if spec.get("adapters") else []
+    adapters = select_adapters(bank, config.kept_sources) if bank else []
+    tagger = new_tagger(config, data.labels, adapters=adapters)
+    tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config)
-    before = time.monotonic()
+    loaded = time.monotonic()
     history = trainer.run()
     trained = time.monotonic()
+    settings = config.to_dict() | {"data": "", "encoder": "", "device": ""}
     result: dict[str, Any] = {
         "name": spec["name"],
-        "config": config.to_dict() | {"data": ""},
+        "config": settings,
         "steps": trainer.total_steps,
-        "load_seconds": round(before - started, 1),
-        "read_seconds": round(loaded - started, 1),
-        "train_seconds": round(trained - before, 1),
+        "load_seconds": round(loaded - started, 1),
+        "train_seconds": round(trained - loaded, 1),
         "dev_f1": [round(entry["dev_f1"], 2) for entry in history],
     }
-    if spec.get("em") and config.method.startswith(("zgul", "madx")):
-        settings, result["em"] = choose_settings(tagger, config, find_judges(config))
-        tagger.em |= settings
+    judges = find_judges(config) if spec.get("em") else None
+    if judges is not None:
+        em, result["em"] = choose_settings(tagger, config, judges)
+        tagger = replace(tagger, em=em)
+    result["f1"] = score(tagger, spec, places.data)
     if spec.get("save"):
-        with exactly(tagger):
-            result["f1"] = score(tagger, spec, told.data)
-        tagger.encoder_name = shipped_name(told.encoder)
-        tagger.about = {"training": config.to_dict() | {"data": ""}, "history": history, "em": result.get("em")}
-        result |= save(tagger, spec, told)
-    else:
-        result["f1"] = score(tagger, spec, told.data)
-    result["test_seconds"] = round(time.monotonic() - trained, 1)
-    return result
+        about = {"training": settings, "history": history, "em": result.get("em")}
+        result |= save(replace(tagger, about=about, encoder_name=shipped_name(places.encoder)), spec, places)
+    return result | {"test_seconds": round(time.monotonic() - trained, 1)}
 
 
-def save(tagger: Tagger, spec: dict[str, Any], told: argparse.Namespace) -> dict[str, Any]:
-    """Save a tagger in every form asked for; gives each form's size and F1."""
+def resolve(values: dict[str, Any], places: Places) -> TrainingConfig:
+    """A run's configuration. A group stands for its task and sources."""
+    if group := GROUPS.get(values.get("group", "")):
+        values = {"task": group.task, "sources": group.sources} | values
+    own = {"data": str(places.data), "encoder": places.encoder, "em_sentences": EM_SENTENCES}
+    return TrainingConfig.from_dict(values | own)
+
+
+def save(tagger: Tagger, spec: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Save a tagger in every form asked for. Returns the size and F1 of each."""
     forms = spec.get("save_bits", [SHIPPED_BITS])
-    found: dict[str, Any] = {"save_bits": forms, "bytes": {}}
+    result: dict[str, Any] = {"save_bits": forms, "bytes": {}}
     for bits in forms:
-        folder = told.output / ("taggers" if bits == forms[0] else f"taggers-{bits}bit") / spec["name"]
-        tagger.save_pretrained(folder, bits=bits, folded=True, bank=False)
-        found["bytes"][str(bits)] = (folder / "model.safetensors").stat().st_size
-        reloaded = load_saved(folder, told.adapters / spec["adapters"], told.encoder, tagger.device)
-        with exactly(reloaded):
-            found[f"f1_{bits}bit"] = score(reloaded, spec, told.data)
-    return found
-
-
-@contextmanager
-def exactly(tagger: Tagger) -> Iterator[None]:
-    """Multiply in full float32: TF32 and bf16 change more tags than the forms that are to be compared."""
-    before = tagger.precision, torch.get_float32_matmul_precision()
-    tagger.precision = "float32"
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        tagger.precision = before[0]
-        torch.set_float32_matmul_precision(before[1])
+        folder = places.output / ("taggers" if bits == forms[0] else f"taggers-{bits}bit") / spec["name"]
+        save_tagger(tagger, folder, bits=bits, merged=True, bank=False)
+        result["bytes"][str(bits)] = (folder / "model.safetensors").stat().st_size
+        reloaded = load_saved(folder, places.adapters / spec["adapters"], places.encoder).to(tagger.device)
+        result[f"f1_{bits}bit"] = score(reloaded, spec, places.data)
+    return result
 
 
 def score(tagger: Tagger, spec: dict[str, Any], data: Path) -> dict[str, float]:
     """F1 on every test file by every strategy."""
-    found = {}
+    result = {}
     for language, split in spec.get("test", []):
-        sentences = corpora.load(data, tagger.task, language, split)
-        for shift in spec.get("shifts", [""]):
-            changed = SHIFTS[shift](sentences)
+        sentences = DataFolder(data).sentences(tagger.task, language, split)
+        gold = [sentence.tags or [] for sentence in sentences]
+        for form in spec.get("shifts", [""]):
+            changed = FORMS[form](sentences)
             for strategy in spec.get("strategies", ["plain"]):
-                if strategy in tagger.method.strategies:
-                    predicted = tagger.predict(changed, strategy=strategy, max_tokens=8192)
-                    f1 = scores([s.tags or [] for s in sentences], [p.tags for p in predicted]).f1
-                    found["/".join(filter(None, (language, split, shift, strategy)))] = round(f1, 3)
-    return found
+                if strategy not in tagger.method.strategies:
+                    continue
+                predicted = tagger.predict(changed, strategy=strategy)
+                f1 = scores(gold, [prediction.tags for prediction in predicted]).f1
+                result["/".join(filter(None, (language, split, form, strategy)))] = round(f1, 3)
+    return result
 
 
 def shipped_name(encoder: str) -> str:
@@ -174,41 +136,40 @@ def shipped_name(encoder: str) -> str:
     return "embedded" if encoder.endswith(".q4.safetensors") else encoder
 
 
-def load_saved(folder: Path, adapters: Path, encoder: str, device: torch.device | str = "cpu") -> Tagger:
-    """A tagger saved in RUN/taggers, on the language adapters it was trained with, which join it there."""
+def load_saved(folder: Path, adapters: Path, encoder: str) -> Tagger:
+    """A tagger saved in RUN/taggers, with the language adapters that it was trained with, which join it there."""
     beside = folder.parent / "adapters.safetensors"
     if not beside.exists():
         with atomic_write(beside, "wb") as file:  # runs finish side by side
             file.write(adapters.read_bytes())
     with mock.patch.dict(os.environ, ZGUL_TAGGERS=str(folder.parent)):
-        return Tagger.from_pretrained(folder, encoder=encoder, device=device)
+        return load_tagger(folder, encoder=encoder)
 
 
-def worker(queue: Any, told: argparse.Namespace, lock: Any) -> None:
-    """Take runs from the queue until there are none."""
+def run_safely(spec: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Run in a process of its own. A failed run is recorded and does not stop the others."""
     torch.set_num_threads(2)
-    torch.set_float32_matmul_precision("high")
-    while (spec := queue.get()) is not None:
-        try:
-            result = run(spec, told)
-        except Exception as error:  # a failed run is recorded and does not stop the others
-            traceback.print_exc()
-            result = {"name": spec["name"], "error": f"{type(error).__name__}: {error}"}
-        with lock:
-            record(told.output, result)
-        short = {
-            k: result[k]
-            for k in ("name", "load_seconds", "train_seconds", "test_seconds", "f1", "bytes")
-            if k in result
-        }
-        print(json.dumps(short | {"dev": result.get("dev_f1", [0])[-1:], "error": result.get("error")}), flush=True)
-        torch.cuda.empty_cache() if torch.cuda.is_available() else None
+    try:
+        return run(spec, places)
+    except Exception as error:
+        traceback.print_exc()
+        return {"name": spec["name"], "error": f"{type(error).__name__}: {error}"}
 
 
-def record(output: Path, result: dict[str, Any]) -> None:
-    """Add a finished run to the results."""
-    with (output / "results.jsonl").open("a") as file:
-        file.write(json.dumps(result) + "\n")
+def run_plan(plan: Path, places: Places, jobs: int) -> None:
+    """Run a plan in ``jobs`` processes, or in this one if that is 0."""
+    places.output.mkdir(parents=True, exist_ok=True)
+    specs = json.loads(plan.read_text())
+    if jobs == 0:
+        for spec in specs:
+            places.record(run(spec, places))
+        return
+    encoders.load(places.encoder)  # once, so that the workers find what it may cache
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(run_safely, spec, places) for spec in specs]):
+            result = done.result()
+            places.record(result)
+            print(result["name"], result.get("error") or f"dev {result['dev_f1'][-1:]}, {result['f1']}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -219,23 +180,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encoder", default="embedded")
     parser.add_argument("--adapters", type=Path, default=Path(), help="folder of the adapter files that runs name")
     parser.add_argument("--jobs", type=int, default=4, help="processes that train side by side (0: this one)")
-    told = parser.parse_args(arguments)
-    told.output.mkdir(parents=True, exist_ok=True)
-    plan = json.loads(told.plan.read_text())
-    if told.jobs == 0:
-        for spec in plan:
-            record(told.output, run(spec, told))
-        return
-    encoders.load(told.encoder)  # once, so that the workers find what it may cache
-    context = multiprocessing.get_context("spawn")
-    queue, lock = context.Queue(), context.Lock()
-    workers = [context.Process(target=worker, args=(queue, told, lock)) for _ in range(told.jobs)]
-    for process in workers:
-        process.start()
-    for spec in [*plan, *[None] * len(workers)]:
-        queue.put(spec)
-    for process in workers:
-        process.join()
+    given = parser.parse_args(arguments)
+    run_plan(given.plan, Places(given.data, given.output, given.adapters, given.encoder), given.jobs)
 
 
 if __name__ == "__main__":

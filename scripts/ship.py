@@ -3,7 +3,7 @@
     python scripts/ship.py RUN --adapters FILE
 
 RUN holds what embedded_taggers.py wrote: results.jsonl and taggers/. EM that did not help on the source dev set it was
-chosen on is switched off for that target. Refuses files over 16 MB, and over 64 MB in all.
+chosen on is switched off for that target. Files over 16 MB are refused, and more than 64 MB in all.
 """
 
 from __future__ import annotations
@@ -15,37 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zgul.tensors import read_json, write_json
+import zgul
+from zgul.json_files import read_json, write_json
 
-SHIPPED = Path(__file__).resolve().parents[1] / "src" / "zgul" / "tagging" / "shipped"
+SHIPPED = Path(zgul.__file__).parent / "shipped"
 MOST, MOST_IN_ALL = 16_000_000, 64_000_000  # bytes
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--adapters", type=Path, help="language adapters to ship with them")
-    parser.add_argument("--to", type=Path, default=SHIPPED)
-    told = parser.parse_args(arguments)
-    told.to.mkdir(parents=True, exist_ok=True)
-    if told.adapters:
-        shutil.copyfile(told.adapters, told.to / "adapters.safetensors")
-    for result in results(told.run / "results.jsonl").values():
-        folder = told.run / "taggers" / result["name"]
-        if folder.is_dir():
-            ship(result, folder, told.to / result["name"])
-    sizes = {path: path.stat().st_size for path in told.to.rglob("*.safetensors")}
-    if too_large := [str(path) for path, size in sizes.items() if size > MOST]:
-        sys.exit(f"over {MOST / 1e6:.0f} MB: {', '.join(too_large)}")
-    print(f"{sum(sizes.values()) / 1e6:.1f} MB in all")
-    if sum(sizes.values()) > MOST_IN_ALL:
-        sys.exit(f"over {MOST_IN_ALL / 1e6:.0f} MB in all")
-
-
-def results(path: Path) -> dict[str, dict[str, Any]]:
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
     """The runs of a results file by name; of runs of one name the last that succeeded."""
-    runs = [json.loads(line) for line in path.read_text().splitlines()]
-    return {run["name"]: run for run in runs if "error" not in run}
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return {run["name"]: run for run in map(json.loads, lines) if "error" not in run}
 
 
 def shipped_bits(result: dict[str, Any]) -> int:
@@ -53,8 +33,25 @@ def shipped_bits(result: dict[str, Any]) -> int:
     return int(result.get("save_bits", [8])[0])  # 8: runs before there was a choice
 
 
-def ship(result: dict[str, Any], trained: Path, folder: Path) -> None:
-    """One tagger's folder."""
+def ship_run(run: Path, to: Path, adapters: Path | None = None) -> None:
+    """Copy the taggers of a run, and adapters, into the folder of the package."""
+    to.mkdir(parents=True, exist_ok=True)
+    if adapters:
+        shutil.copyfile(adapters, to / "adapters.safetensors")
+    for result in read_results(run / "results.jsonl").values():
+        folder = run / "taggers" / result["name"]
+        if folder.is_dir():
+            ship_tagger(result, folder, to / result["name"])
+    sizes = {path: path.stat().st_size for path in to.rglob("*.safetensors")}
+    if too_large := [str(path) for path, size in sizes.items() if size > MOST]:
+        sys.exit(f"over {MOST / 1e6:.0f} MB: {', '.join(too_large)}")
+    print(f"{sum(sizes.values()) / 1e6:.1f} MB in all")
+    if sum(sizes.values()) > MOST_IN_ALL:
+        sys.exit(f"over {MOST_IN_ALL / 1e6:.0f} MB in all")
+
+
+def ship_tagger(result: dict[str, Any], trained: Path, folder: Path) -> None:
+    """Copy one tagger, with its scores and without EM that did not help."""
     folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, Any] = read_json(trained / "config.json")
     chosen = (config["about"].get("em") or {}).get("targets", {})
@@ -68,6 +65,15 @@ def ship(result: dict[str, Any], trained: Path, folder: Path) -> None:
     write_json(folder / "config.json", config)
     shutil.copyfile(trained / "model.safetensors", folder / "model.safetensors")
     print(f"{folder.name}: {(folder / 'model.safetensors').stat().st_size / 1e6:.1f} MB, EM {config['em']}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--adapters", type=Path, help="language adapters to ship with them")
+    parser.add_argument("--to", type=Path, default=SHIPPED)
+    given = parser.parse_args(arguments)
+    ship_run(given.run, given.to, given.adapters)
 
 
 if __name__ == "__main__":

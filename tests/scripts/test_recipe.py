@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from family import Family, family, tiny_encoder
 from zgul import encoders
+from zgul.adapters.shipped import shipped_adapters
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
+from zgul.json_files import read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS
-from zgul.tagging import shipped
-from zgul.tensors import read_json
+from zgul.tagging.serving import shipped_names
+from zgul.tagging.text_tagger import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import cards
@@ -55,9 +56,7 @@ def write_data(folder: Path) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
     write_data(folder / "data")
-    model, tokenizer = tiny_encoder(MADE, width=16)
-    model.save_pretrained(folder / "encoder")
-    tokenizer.save_pretrained(folder / "encoder")
+    encoders.save(*tiny_encoder(MADE, width=16), folder / "encoder")
     recipe.main(arguments(folder))
     return folder
 
@@ -69,16 +68,15 @@ def arguments(folder: Path) -> list[str]:
 
 def test_the_recipe_makes_everything_that_ships(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZGUL_TAGGERS", str(run / "shipped"))
-    assert set(shipped.names()) == TAGGERS
-    assert [adapter.language for adapter in shipped.adapters(SOURCES)] == list(SOURCES)
+    assert set(shipped_names()) == TAGGERS
+    assert [adapter.language for adapter in shipped_adapters(SOURCES)] == list(SOURCES)
     for language, task in (("fo", "pos"), ("luo", "ner"), ("as", "pos")):
-        tagger = shipped.tagger(language, task)
-        sentence = replace(MADE.sentences(MADE.target, 1)[0], language=language)
-        assert len(tagger.predict([sentence])[0].tags) == len(sentence.words)
+        words = MADE.sentences(MADE.target, 1)[0].words
+        assert len(load(language, task).tag(words)[0].layers[task].tags) == len(words)
 
 
 def test_every_run_of_the_plan_is_recorded(run: Path) -> None:
-    recorded = ship.results(run / "run" / "results.jsonl")
+    recorded = ship.read_results(run / "run" / "results.jsonl")
     planned = {spec["name"] for spec in json.loads(recipe.PLAN.read_text())}
     assert set(recorded) == planned
     for name in TAGGERS:
@@ -91,15 +89,13 @@ def test_a_tagger_is_saved_and_scored_in_every_form_asked_for(run: Path, tmp_pat
     spec |= {"test": [["fo", "test"]], "save_bits": [9, 16, 32]}
     (tmp_path / "plan.json").write_text(json.dumps([spec]))
     places = {"--data": run / "data", "--output": tmp_path, "--encoder": run / "encoder", "--adapters": run / "run"}
-    told = [str(text) for place in places.items() for text in place]
-    before = torch.get_float32_matmul_precision()
-    embedded_taggers.main([str(tmp_path / "plan.json"), *told, "--jobs", "0"])
-    result = ship.results(tmp_path / "results.jsonl")["small"]
+    options = [str(text) for place in places.items() for text in place]
+    embedded_taggers.main([str(tmp_path / "plan.json"), *options, "--jobs", "0"])
+    result = ship.read_results(tmp_path / "results.jsonl")["small"]
     assert ship.shipped_bits(result) == 9
     assert result["f1"] == result["f1_32bit"] and set(result["f1"]) == set(result["f1_9bit"]) == set(result["f1_16bit"])
     for bits, folder in ((9, "taggers"), (16, "taggers-16bit"), (32, "taggers-32bit")):
         assert result["bytes"][str(bits)] == (tmp_path / folder / "small" / "model.safetensors").stat().st_size
-    assert torch.get_float32_matmul_precision() == before
 
 
 def test_taggers_are_compared_on_dev_sets_made_strange(run: Path, tmp_path: Path, capsys) -> None:
@@ -123,6 +119,14 @@ def test_the_plan_compares_every_group_with_sft_under_the_same_treatment() -> No
         assert (sft["method"], sft["group"]) == ("sft-m", group.name)
         for option in ("noise", "label_set_per_corpus", "unannotated", "select"):
             assert sft.get(option) == zgul.get(option)
+
+
+@pytest.mark.parametrize("path", sorted(recipe.PLAN.parent.glob("*.json")), ids=lambda path: path.stem)
+def test_every_plan_can_be_run(path: Path) -> None:
+    places = embedded_taggers.Places(Path("data"), Path("out"), Path("adapters"), "embedded")
+    for spec in json.loads(path.read_text()):
+        config = embedded_taggers.resolve(spec["config"], places)
+        assert config.kept_sources and config.data == "data" and config.encoder == "embedded"
 
 
 def test_every_tagger_gets_a_card(run: Path) -> None:
@@ -172,7 +176,7 @@ def test_em_that_did_not_help_is_switched_off(tmp_path: Path) -> None:
     config = {"em": {"fo": setting, "gsw": setting}, "strategy": "em", "about": {"em": {"targets": chosen}}}
     (trained / "config.json").write_text(json.dumps(config))
     (trained / "model.safetensors").write_bytes(b"weights")
-    ship.ship({"f1": {}, "f1_9bit": {}, "save_bits": [9, 16]}, trained, tmp_path / "shipped")
+    ship.ship_tagger({"f1": {}, "f1_9bit": {}, "save_bits": [9, 16]}, trained, tmp_path / "shipped")
     shipped_config = read_json(tmp_path / "shipped" / "config.json")
     assert {target: em["steps"] for target, em in shipped_config["em"].items()} == {"fo": 0, "gsw": 5}  # type: ignore[attr-defined]
 
@@ -187,7 +191,7 @@ def test_what_is_too_large_does_not_ship(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_only_the_blocks_of_a_page_are_written_again() -> None:
     page = "a 1\n<!-- cards: x -->\nold\n<!-- end -->\nb\n<!-- cards: y -->\n<!-- end -->\n"
-    filled = cards.fill(page, {"x": lambda: "new\n", "y": lambda: "more\n"})
+    filled = cards.fill(page, {"x": "new\n", "y": "more\n"})
     assert filled == "a 1\n<!-- cards: x -->\nnew\n<!-- end -->\nb\n<!-- cards: y -->\nmore\n<!-- end -->\n"
 
 
@@ -195,9 +199,11 @@ def test_only_the_blocks_of_a_page_are_written_again() -> None:
 def test_the_encoder_keeps_the_pieces_of_the_data(tmp_path: Path) -> None:
     write_data(tmp_path)
     path = recipe.prune(tmp_path, tmp_path)
-    model, tokenizer = encoders.load(path)
+    encoder, tokenizer = encoders.load(path)
     _, whole = encoders.load("embedded")
-    assert len(tokenizer) < len(whole)
-    words = MADE.sentences("target", 3)[0].words
-    assert tokenizer.tokenize(" ".join(words)) == whole.tokenize(" ".join(words))
-    assert model.get_input_embeddings().weight.shape[0] == len(tokenizer)
+    vocabulary = tokenizer.backend.get_vocab_size()
+    assert vocabulary < whole.backend.get_vocab_size()
+    assert len(encoder.words.weight) == vocabulary
+    for word in MADE.sentences("target", 3)[0].words:
+        ours, theirs = (own.backend.encode(word).tokens for own in (tokenizer, whole))
+        assert ours == theirs

