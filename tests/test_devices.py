@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from zgul.devices import find_device, halving, moved_copy, out_of_memory, shared_copy
+from zgul.devices import find_device, halving, mixed_precision, moved_copy, out_of_memory, shared_copy
 from zgul.errors import ZgulError, ZgulWarning
 
 FULL = [
@@ -107,12 +107,22 @@ def test_a_moved_copy_shares_what_needs_no_change(frozen: bool) -> None:
     assert [p.requires_grad for p in module.parameters()] == [False] * 2 + [True] * 4, "the original is as it was"
 
 
-def test_a_moved_copy_in_another_type_leaves_the_original_and_its_counters() -> None:
-    module = network()
-    half = moved_copy(module, torch.device("cpu"), torch.bfloat16)
-    assert {p.dtype for p in half.parameters()} == {torch.bfloat16} == {half[1].running_mean.dtype}
-    assert half[1].num_batches_tracked.dtype == torch.long, "whole numbers stay whole"
+def test_a_half_copy_rounds_matrices_but_not_norms_and_embeddings() -> None:
+    module = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 4), nn.LayerNorm(4), nn.BatchNorm1d(4))
+    half = moved_copy(module, torch.device("cpu"), half=True)
+    assert half[1].weight.dtype == half[3].running_mean.dtype == torch.bfloat16
+    assert half[0].weight is not module[0].weight and half[0].weight.data_ptr() == module[0].weight.data_ptr()
+    assert half[2].weight.dtype == torch.float32
+    assert half[3].num_batches_tracked.dtype == torch.long, "whole numbers stay whole"
     assert {p.dtype for p in module.parameters()} == {torch.float32}
-    with torch.no_grad():
-        half[2].weight.zero_()
-    assert module[2].weight.abs().sum() > 0
+    assert moved_copy(module.double(), torch.device("cpu"), half=True)[1].weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bfloat16", torch.bfloat16), ("float32", torch.float32), ("auto", torch.float32)]
+)
+def test_mixed_precision_rounds_products_and_not_norms(precision: str) -> None:
+    linear, norm, x = nn.Linear(8, 8), nn.LayerNorm(8), torch.randn(3, 8)
+    with mixed_precision(torch.device("cpu"), precision):
+        assert linear(x).dtype == (torch.bfloat16 if precision == "bfloat16" else torch.float32)
+        assert norm(linear(x) + x).dtype == torch.float32

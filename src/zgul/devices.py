@@ -32,6 +32,15 @@ def find_device(name: str | torch.device) -> torch.device:
     return device
 
 
+def mixed_precision(device: torch.device, precision: str) -> torch.autocast:
+    """Compute matrix products in bfloat16; norms and the sums of residuals stay in float32.
+
+    ``precision`` "float32" changes nothing, and "auto" is bfloat16 on a GPU and float32 on a CPU.
+    """
+    half = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+    return torch.autocast(device.type, torch.bfloat16, enabled=half, cache_enabled=False)  # graphs forbid the cache
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that a device's memory is full."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
@@ -62,14 +71,18 @@ def shared_copy(module: M, replaced: Mapping[nn.Module, nn.Module] | None = None
     return copy.deepcopy(module, memo)
 
 
-def moved_copy(module: M, device: torch.device, dtype: torch.dtype | None = None, *, frozen: bool = False) -> M:
-    """A copy of a module on a device, in a type of floating-point numbers. Values that need no change are shared.
+def moved_copy(module: M, device: torch.device, *, half: bool = False, frozen: bool = False) -> M:
+    """A copy of a module on a device. Values that need no change are shared.
 
-    A ``frozen`` copy requires no gradients.
+    A ``half`` copy, for `mixed_precision`, keeps matrices in bfloat16, embeddings and norms as they are. A ``frozen``
+    copy requires no gradients.
     """
+    exact = [part for part in module.modules() if isinstance(part, nn.Embedding | nn.LayerNorm)]
+    kept = {id(parameter) for part in exact for parameter in part.parameters()}
 
     def moved(tensor: Tensor) -> Tensor:
-        return tensor.detach().to(device, dtype if tensor.is_floating_point() else None)
+        rounded = half and tensor.dtype == torch.float32 and id(tensor) not in kept
+        return tensor.detach().to(device, torch.bfloat16 if rounded else None)
 
     memo: dict[int, object] = {id(buffer): moved(buffer) for buffer in module.buffers()}
     for parameter in module.parameters():

@@ -15,7 +15,10 @@ from zgul.paper.execution import Executor
 from zgul.paper.export import Export
 from zgul.paper.store import DONE, Store
 
-SMALL = "--no-tune --limit 8 --dev-limit 4 --test-limit 4 --epochs 1 --batch-size 8 --em-sentences 2 --em-rates 10 --em-steps 1"
+SMALL = (
+    "--no-tune --limit 8 --dev-limit 4 --test-limit 4 --epochs 1 --batch-size 8 "
+    "--em-sentences 2 --em-rates 10 --em-steps 1"
+)
 
 
 @pytest.fixture(scope="module")

@@ -40,24 +40,21 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "c.safetensors"
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_run_goes_on_bit_for_bit(tmp_path: Path, precision: str) -> None:
+def test_a_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
     first = net(0)
-    optimiser = Optimiser(first, lr=0.1, precision=precision, shares={"1.": 0.5})
+    optimiser = Optimiser(first, lr=0.1, shares={"1.": 0.5})
     torch.manual_seed(5)
     train(first, optimiser, 3)
     save_checkpoint(path, optimiser, {}, Progress(step=3), "print")
     train(first, optimiser, 4)
     second = net(1)
     second[1].bias.data = net(0)[1].bias.data.clone()  # frozen: not the checkpoint's business
-    other = Optimiser(second, lr=0.1, precision=precision, shares={"1.": 0.5})
+    other = Optimiser(second, lr=0.1, shares={"1.": 0.5})
     torch.manual_seed(99)
     best, progress = load_checkpoint(path, other, "print")
     assert best == {} and progress.step == 3
     train(second, other, 4)
-    for run in (optimiser, other):
-        run.close()
     for name, value in first.named_parameters():
         assert torch.equal(value, second.get_parameter(name)), name
 

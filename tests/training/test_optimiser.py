@@ -1,4 +1,4 @@
-"""AdamW with clipping: torch's own in float32, and close to it with bfloat16 weights."""
+"""AdamW with clipping: torch's own, and close to it when products are computed in bfloat16."""
 
 import copy
 
@@ -19,9 +19,11 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def steps(model: Model, optimiser: Optimiser, count: int, method: str = "zgul") -> list[float]:
+def steps(
+    model: Model, optimiser: Optimiser, count: int, method: str = "zgul", precision: str = "float32"
+) -> list[float]:
     batch = small_batch(small_tagger(method), [s for source in MADE.sources for s in MADE.sentences(source, 3)])
-    stepper = Stepper(model, optimiser, torch.ones(3, 9, dtype=torch.bool), micro=100)
+    stepper = Stepper(model, optimiser, torch.ones(3, 9, dtype=torch.bool), micro=100, precision=precision)
     return [float(stepper.step(batch)) for _ in range(count)]
 
 
@@ -73,35 +75,24 @@ def test_a_share_of_nothing_leaves_lang2vec_as_it_is() -> None:
     assert not torch.equal(before["head.weight"], model.head.weight)
 
 
-def test_float32_weights_are_the_models_own() -> None:
+def test_weights_are_the_models_own_and_can_be_loaded() -> None:
     model = small_tagger().model
-    optimiser = Optimiser(model, lr=1e-2, precision="auto")  # a CPU computes in float32 unless told otherwise
-    assert {value.dtype for value in model.parameters()} == {torch.float32}
+    optimiser = Optimiser(model, lr=1e-2)
     assert all(value is model.get_parameter(name) for name, value in optimiser.weights.items())
     optimiser.load({"head.bias": torch.ones(9)})
     assert (model.head.bias == 1).all()
 
 
+def test_parameters_without_a_gradient_stay() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    optimiser = Optimiser(model, lr=0.1)
+    before = weights(model)["1.weight"]
+    model[0](torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    assert torch.equal(model[1].weight, before)
+
+
 # --- bfloat16
-
-
-def test_bfloat16_weights_while_training_and_float32_after_it() -> None:
-    model = small_tagger().model
-    before = weights(model)
-    optimiser = Optimiser(model, lr=1e-2, precision="bfloat16")
-    assert {value.dtype for value in model.parameters()} == {torch.bfloat16}
-    assert {value.dtype for value in optimiser.weights.values()} == {torch.float32}
-    assert all(torch.equal(value, before[name]) for name, value in optimiser.weights.items())
-    steps(model, optimiser, 2)
-    trained = {name: value.clone() for name, value in optimiser.weights.items()}
-    optimiser.close()
-    assert {value.dtype for value in model.parameters()} == {torch.float32}
-    for name, value in model.named_parameters():
-        if name in trained:
-            assert torch.equal(value, trained[name]), "the float32 copy, not its rounding"
-        else:
-            assert torch.equal(value, before[name]), "what is frozen comes back exactly"
-    assert not torch.equal(model.head.weight, before["head.weight"])
 
 
 @pytest.mark.parametrize("options", [{}, {"invertible": "mixed"}, {"encoder_rank": 2}, {"l_scores": "additive"}])
@@ -111,41 +102,17 @@ def test_bfloat16_is_close_to_float32(method: str, options: dict[str, object]) -
     exact = small_tagger(method, options=MethodOptions(dropout=0.0, **options), scale=0.1).model
     rough = copy.deepcopy(exact)
     losses = steps(exact, Optimiser(exact, lr=1e-3), 4, method)
-    optimiser = Optimiser(rough, lr=1e-3, precision="bfloat16")
-    found = steps(rough, optimiser, 4, method)
-    optimiser.close()
+    found = steps(rough, Optimiser(rough, lr=1e-3), 4, method, precision="bfloat16")
     assert losses[-1] < losses[0] and found == pytest.approx(losses, rel=0.02)
+    assert {value.dtype for value in rough.parameters()} == {torch.float32}
     apart = [float((value - weights(rough)[name]).abs().max()) for name, value in weights(exact).items()]
     assert 0 < max(apart) <= 8e-3, "four steps of Adam move a weight by at most 4e-3"
 
 
 def test_updates_too_small_for_bfloat16_add_up() -> None:
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.ones_(model.weight)
-    optimiser = Optimiser(model, lr=1e-4, precision="bfloat16")
-    for _ in range(10):
-        model.zero_grad()
-        model(torch.ones(1, 1, dtype=torch.bfloat16)).sum().backward()
-        optimiser.step()
-    assert model.weight == 1, "bfloat16 cannot tell 0.999 from 1"
-    optimiser.close()
-    assert model.weight.item() == pytest.approx(0.999, abs=1e-5)
-
-
-def test_loaded_weights_reach_the_bfloat16_model() -> None:
-    model = small_tagger().model
-    optimiser = Optimiser(model, lr=1e-2, precision="bfloat16")
-    optimiser.load({"head.bias": torch.full((9,), 1 / 3)})
-    assert torch.equal(model.head.bias, torch.full((9,), 1 / 3).bfloat16())
-    optimiser.close()
-    assert torch.equal(model.head.bias, torch.full((9,), 1 / 3))
-
-
-def test_parameters_without_a_gradient_stay() -> None:
-    for precision in ("float32", "bfloat16"):
-        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-        optimiser = Optimiser(model, lr=0.1, precision=precision)
-        before = weights(model)["1.weight"]
-        model[0](torch.ones(1, 3, dtype=model[0].weight.dtype)).sum().backward()
-        optimiser.step()
-        assert torch.equal(model[1].weight, before)
+    model = small_tagger(options=MethodOptions(dropout=0.0)).model
+    with torch.no_grad():
+        model.head.bias.fill_(1.0)
+    steps(model, Optimiser(model, lr=1e-5), 3, precision="bfloat16")
+    moved = (model.head.bias - 1).abs()
+    assert (moved > 1e-6).all() and (moved < 1e-4).all(), "bfloat16 cannot tell 0.9999 from 1"

@@ -435,18 +435,3 @@ def test_bfloat16_is_used_where_asked_and_float32_is_left_behind() -> None:
     assert not torch.equal(exact.tagger.model.head.weight, rough.tagger.model.head.weight)
     assert {value.dtype for value in rough.tagger.model.parameters()} == {torch.float32}
     assert not rough.tagger.model.training
-
-
-def test_an_error_leaves_float32_weights_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The encoder may be shared with other runs, which go on."""
-    trainer = trainer_of(precision="bfloat16")
-    frozen = {
-        name: value
-        for name, value in weights(small_tagger(random=False, depth=1)).items()
-        if name.startswith("encoder.")
-    }
-    monkeypatch.setattr(Stepper, "step", stop_at(2))
-    with pytest.raises(Stop):
-        trainer.run()
-    assert {value.dtype for value in trainer.tagger.model.parameters()} == {torch.float32}
-    assert_equal(frozen, weights(trainer.tagger))

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from zgul.devices import find_device, moved_copy
+from zgul.devices import find_device, mixed_precision, moved_copy
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig, minimise_entropy
 from zgul.errors import ZgulError
@@ -24,7 +24,7 @@ from zgul.fast.packing import PackedAlpha, Packing, read_packed
 from zgul.methods.inference import Inferred, infer
 from zgul.methods.model import Model
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PRECISIONS = ("float32", "bfloat16")
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
 GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
 GRAPHS = 64  # graphs that are kept
@@ -37,20 +37,19 @@ def engine(model: Model, device: torch.device | str = "cpu", precision: str = "f
     return Engine(model, find_device(device), find_precision(precision))
 
 
-def find_precision(name: str) -> torch.dtype:
-    """The type of numbers that a precision means."""
+def find_precision(name: str) -> str:
+    """The precision, if it is one."""
     if name not in PRECISIONS:
         raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {name!r}")
-    return PRECISIONS[name]
+    return name
 
 
 class Engine:
     """A folded, frozen copy of a model. Weights that need no change are shared with the model."""
 
-    def __init__(self, model: Model, device: torch.device, dtype: torch.dtype) -> None:
-        self.device = device
-        own = next(model.parameters()).dtype
-        self.model = moved_copy(fold(model), device, dtype if own == torch.float32 else None, frozen=True).eval()
+    def __init__(self, model: Model, device: torch.device, precision: str) -> None:
+        self.device, self.precision = device, precision
+        self.model = moved_copy(fold(model), device, half=precision == "bfloat16", frozen=True).eval()
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
         self._lock: AbstractContextManager[object] = GPU_LOCK if device.type == "cuda" else nullcontext()
 
@@ -73,7 +72,7 @@ class Engine:
     def __call__(self, batch: Batch, em: EMConfig | None = None, weights: bool = False) -> Inferred:
         """Label scores of a batch and, on request, adapter weights: see `infer`."""
         em = em if em is not None and em.steps and self.model.bank is not None else None
-        with self._lock:
+        with self._lock, mixed_precision(self.device, self.precision):
             if em is not None and em.positions == "all":
                 return infer(self.model, batch, em, weights)
             if not weights and self._is_small(batch):
@@ -102,7 +101,7 @@ class Engine:
         each = torch.tensor(rates, device=self.device).repeat_interleave(len(batch))
         packing = Packing(copies.mask)
         alpha = PackedAlpha(config, packing, each)
-        with self._lock:
+        with self._lock, mixed_precision(self.device, self.precision):
             minimise_entropy(
                 self._reader(packing),
                 copies,

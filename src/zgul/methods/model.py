@@ -92,7 +92,7 @@ class Model(nn.Module):
 
     def languages(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What weighting or generator make of the language table, and each token's language as a one-hot vector."""
-        part, table = self.weighting or self.generator, batch.table.to(self.head.weight.dtype)
+        part, table = self.weighting or self.generator, batch.table.to(self.encoder.norm.weight.dtype)
         by_language = part.by_language(table) if part is not None else table
         return by_language, F.one_hot(batch.languages, len(batch.table)).to(by_language.dtype)  # [B, T, M]
 

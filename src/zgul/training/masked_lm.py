@@ -15,7 +15,6 @@ import copy
 import math
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ from torch.nn import functional as F
 from zgul.adapters.bank import Bank
 from zgul.adapters.bottleneck import Invertible
 from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.devices import mixed_precision
 from zgul.encoders.batches import IGNORED
 from zgul.encoders.encoder import Encoder, masked_attention
 from zgul.encoders.pieces import PieceEncoder
@@ -181,7 +181,8 @@ def train_masked_lm(
 
     def update(ids: Tensor, order: Tensor, share: Tensor) -> Tensor:
         model.zero_grad()
-        scores, truth = model(ids, order, share) if mixing else model(ids)
+        with mixed_precision(device, "auto"):
+            scores, truth = model(ids, order, share) if mixing else model(ids)
         loss = F.cross_entropy(scores.float(), truth)
         loss.backward()
         optimiser.step()
@@ -192,23 +193,22 @@ def train_masked_lm(
     started, history = time.monotonic(), []
     running, counted = torch.zeros((), device=device), 0
     every = max(1, min(100, config.steps // 10))
-    with closing(optimiser):  # also after an error: an encoder may be shared with others
-        for step in range(config.steps):
-            optimiser.set_lr(config.lr * _schedule(step, config))
-            rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
-            ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
-            order, share = _mixture(rng, len(held), len(ids), config.mix)
-            running += step_of(ids=ids, order=order.to(device), share=share.to(device))
-            counted += 1
-            if (step + 1) % every and step + 1 < config.steps:
-                continue
-            loss = float(running / counted)
-            running, counted = torch.zeros((), device=device), 0
-            if not math.isfinite(loss):
-                raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
-            seconds = time.monotonic() - started
-            history.append({"step": step + 1, "loss": loss, "seconds": seconds, "tokens": (step + 1) * ids.numel()})
-            report(Status(stage, step + 1, config.steps, {"loss": loss}))
+    for step in range(config.steps):
+        optimiser.set_lr(config.lr * _schedule(step, config))
+        rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
+        ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
+        order, share = _mixture(rng, len(held), len(ids), config.mix)
+        running += step_of(ids=ids, order=order.to(device), share=share.to(device))
+        counted += 1
+        if (step + 1) % every and step + 1 < config.steps:
+            continue
+        loss = float(running / counted)
+        running, counted = torch.zeros((), device=device), 0
+        if not math.isfinite(loss):
+            raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
+        seconds = time.monotonic() - started
+        history.append({"step": step + 1, "loss": loss, "seconds": seconds, "tokens": (step + 1) * ids.numel()})
+        report(Status(stage, step + 1, config.steps, {"loss": loss}))
     model.eval()
     return history
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zgul.devices import halving
+from zgul.devices import halving, mixed_precision
 from zgul.encoders.batches import IGNORED, Batch
 from zgul.fast.graphs import GraphedStep
 from zgul.methods.model import Model
@@ -26,9 +26,12 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
 class Stepper:
     """Takes optimiser steps on batches."""
 
-    def __init__(self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int) -> None:
+    def __init__(
+        self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int, precision: str = "float32"
+    ) -> None:
         """``allowed`` [corpora, C] tells which labels a corpus annotates; ``micro`` sentences are computed at once."""
         self.model, self.optimiser, self.allowed, self.micro = model, optimiser, allowed, micro
+        self.precision = precision
         self._step = GraphedStep(self._update)
 
     def step(self, batch: Batch) -> Tensor:
@@ -44,7 +47,8 @@ class Stepper:
         total = torch.zeros((), device=words.device)
         for start in range(0, len(batch), micro):
             part = batch if micro >= len(batch) else batch.select(slice(start, start + micro))
-            loss = tagging_loss(self.model, part, self.allowed) / words
+            with mixed_precision(words.device, self.precision):
+                loss = tagging_loss(self.model, part, self.allowed) / words
             loss.backward()
             total += loss.detach()
         self.optimiser.step()

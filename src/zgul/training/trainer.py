@@ -8,7 +8,6 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zgul.devices import halving
+from zgul.devices import halving, mixed_precision
 from zgul.encoders.batches import EncodedCorpus
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
@@ -75,11 +74,10 @@ class Trainer:
             lr=config.lr,
             weight_decay=config.weight_decay,
             clip=config.clip,
-            precision=config.precision,
             shares=dict.fromkeys(OF_LANGUAGES, config.language_lr),
         )
         micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
-        self.stepper = Stepper(tagger.model, self.optimiser, data.allowed.to(self.device), micro)
+        self.stepper = Stepper(tagger.model, self.optimiser, data.allowed.to(self.device), micro, config.precision)
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.dev = data.encode(data.dev, self.pieces, self.table).to(self.device)
@@ -100,7 +98,7 @@ class Trainer:
         return True
 
     def run(self, report: Report = silent) -> list[dict[str, Any]]:
-        """Train to the end, or to an early stop. The selected weights are left in the model, in float32.
+        """Train to the end, or to an early stop. The selected weights are left in the model.
 
         Ctrl-C leaves a checkpoint of the step it falls in and raises ``KeyboardInterrupt``. The last checkpoint stays:
         whoever saves the tagger removes it.
@@ -108,7 +106,6 @@ class Trainer:
         with (
             ThreadPoolExecutor(1) as background,
             deferred_interrupt(self.checkpoint is not None) as interrupt,
-            closing(self.optimiser),  # also after an error: an encoder may be shared with others
         ):
             prepared = background.submit(self._epoch, self.progress.epoch)
             while self.progress.epoch < self.config.rounds and not self._stale():
@@ -211,7 +208,9 @@ class Trainer:
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.long, device=self.device)
         done = 0
         for batch in self.dev.batches(tokens, multiple=LENGTH_STEP):
-            self.dev.scatter(predicted, batch, model(batch).argmax(dim=-1))
+            with mixed_precision(self.device, self.config.precision):
+                logits = model(batch)
+            self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
             done += len(batch)
             report(Status("dev sets", done, len(self.dev)))
         return predicted
