@@ -112,6 +112,12 @@ def test_a_damaged_file_of_examples_stops_only_the_runs_that_read_it(folder, tmp
     assert "few-shot" in run(folder, *given, output=tmp_path / "out").output
 
 
+def test_parts_with_commas_and_tuning_among_them(folder, tmp_path):
+    given = ["--dry-run", *SMALL.removeprefix("--no-tune ").split()]
+    result = run(folder, *given, "--only", "tuning,zero-shot/sft-en", output=tmp_path)
+    assert result.exit_code == 0 and "tuning" in result.output and "few-shot" not in result.output
+
+
 def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise RuntimeError("out of luck")

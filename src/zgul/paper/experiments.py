@@ -45,7 +45,7 @@ class Experiment:
         settings = tuned_settings(run for run in done if run.hash in {run.hash for run in tuning})
         runs = paper_plan(self.inputs, self.protocol, settings, code=code)
         # tuning is always part of the plan, because the other runs rest on it
-        patterns = [pattern for pattern in self.only if pattern != "tuning"]
+        patterns = [part for pattern in self.only for part in pattern.split(",") if part.strip() != "tuning"]
         chosen = tuning + (select_runs(runs, patterns) if patterns or not self.only else [])
         if not chosen:
             raise ZgulError(f"No run fits --only {', '.join(self.only)}. See the plan with --dry-run.")

@@ -190,7 +190,8 @@ class _Planner:
     # --- tuning
 
     def tuning(self, done: Iterable[StoredRun]) -> list[Run]:
-        groups = [group for group in TUNING_GROUPS if group in self.protocol.groups and self._has_sources(group)]
+        there = [group for group in self.protocol.groups if self._has_sources(group)]
+        groups = [group for pair in TUNING_GROUPS for group in [g for g in pair if g in there][:1]]
         first = [
             self._tuning_run(group, method, rate, REDUCTION if find_method(method).needs_bank else None)
             for group in groups

@@ -16,7 +16,8 @@ EMBEDDED_GRID = {True: (5e-5, 1e-4, 2e-4, 4e-4), False: (2e-4, 5e-4, 1e-3, 2e-3)
 HUB_GRID = {True: (2e-5, 3e-5, 5e-5), False: (5e-5, 1e-4)}
 # Rates without tuning: those of a first probe of the embedded encoder, and the paper's largest.
 EMBEDDED_RATES, HUB_RATES = {True: 2e-4, False: 5e-4}, {True: 5e-5, False: 1e-4}
-TUNING_GROUPS = ("slavic", "african")  # one for each task: the smaller one
+# Rates are tuned in one group for each task: the smaller one, if there is data for it.
+TUNING_GROUPS = (("slavic", "germanic"), ("african", "indo-aryan"))
 
 
 @dataclass(frozen=True)

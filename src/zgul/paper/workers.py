@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -137,7 +138,8 @@ def _work(work: Work) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if work.threads:
         torch.set_num_threads(work.threads)
-    _Worker(work).run_all()
+    with suppress(KeyboardInterrupt):  # stopped: the run has left a checkpoint
+        _Worker(work).run_all()
 
 
 def _end_with_parent() -> None:
