@@ -82,8 +82,8 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
         "train_seconds": round(trained - loaded, 1),
         "dev_f1": [round(entry["dev_f1"], 2) for entry in history],
     }
-    judges = find_judges(config) if spec.get("em") else None
-    if judges is not None:
+    judges = find_judges(config) if spec.get("em") else {}
+    if judges:
         em, result["em"] = choose_settings(tagger, config, judges)
         tagger = replace(tagger, em=em)
     result["f1"] = score(tagger, spec, places.data)

@@ -12,13 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from zgul.corpora.sentence import Sentence
+from zgul.training.config import NoiseConfig
 from zgul.training.noise import CharacterNoise, letter_counts
 
 
 def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
     """The same sentences in a made-up sister language: a share of the letters regularly becomes another one."""
     rng = np.random.default_rng(seed)
-    counts = next(iter(letter_counts(sentences).values()))
+    counts = letter_counts(sentences)
     letters = [letter for letter, _ in counts.most_common(40) if letter.isalpha()]
     chosen = rng.choice(len(letters), max(1, round(share * len(letters))), replace=False)
     table = {}
@@ -31,8 +32,8 @@ def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) ->
 
 def noised(sentences: Sequence[Sentence], seed: int = 1) -> list[Sentence]:
     """The same sentences with one edit in every second word."""
-    noise = CharacterNoise(letter_counts(sentences), sentence_share=1.0, word_share=0.5, edits=1)
-    words = noise.apply([s.words for s in sentences], [s.language for s in sentences], np.random.default_rng(seed))
+    noise = CharacterNoise(letter_counts(sentences), NoiseConfig(sentences=1.0, words=0.5))
+    words = noise.apply([s.words for s in sentences], np.random.default_rng(seed))
     return [replace(sentence, words=list(own)) for sentence, own in zip(sentences, words, strict=True)]
 
 

@@ -7,7 +7,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.evaluation import scores
 from zgul.languages import GROUPS, similarity
 from zgul.paper.rows import FEW_SHOT, TRAINED, rows_of
-from zgul.paper.store import Score, Store, StoredRun
+from zgul.paper.store import DONE, RUNNING, Score, Store, StoredRun
 
 PARTS = ("zero-shot", "few-shot", "unlabelled", "tuning", "variants")
 TAGS = {
@@ -78,7 +78,7 @@ def _run(store, part, group, method, seed, rows, languages, extra, encoder):
     code = f"{random.Random(name).getrandbits(256):064x}"
     config = {"method": method, "group": group, "encoder": encoder, "seed": seed}
     store.plan([StoredRun(code, part, group, method, seed, name, config, extra)])
-    store.start(code)
+    store.update(code, status=RUNNING)
     for row in rows:
         for language in languages:
             gold = store.gold(group, language)
@@ -95,7 +95,7 @@ def _run(store, part, group, method, seed, rows, languages, extra, encoder):
                 ),
                 tags,
             )  # fmt: skip
-    store.finish(code, 60.0, _facts(part, group, method, seed, extra))
+    store.update(code, status=DONE, seconds=60.0, facts=_facts(part, group, method, seed, extra))
 
 
 def _skill(row, extra):

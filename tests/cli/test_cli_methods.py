@@ -90,7 +90,7 @@ def test_methods_are_described_from_python() -> None:
 
 
 def test_rows_with_text_of_the_target_say_what_they_need() -> None:
-    needs = {row.title: row.needs for method in describe_methods() for row in method.rows}
+    needs = {row.title: tuple(row.needs) for method in describe_methods() for row in method.rows}
     assert needs["MADX^multi-Tgt"] == (TARGET_ADAPTER,)
     assert needs["SFT++"] == (TARGET_ENCODER,)
     assert needs["ZGUL++"] == (TARGET_ENCODER, TARGET_ADAPTER)

@@ -24,7 +24,7 @@ from zgul.encoders.encoder import EncoderConfig
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
-from zgul.paper import execution, text_runs
+from zgul.paper import execution
 from zgul.paper.execution import WEIGHTS, Executor
 from zgul.paper.experiments import Experiment, run_paper
 from zgul.paper.plan import READING, Inputs, paper_plan, select_runs
@@ -214,7 +214,7 @@ def test_what_needs_a_failed_run_fails_with_it(inputs, protocol, tmp_path, monke
     def broken(*_: Any) -> None:
         raise ZgulError("no text today")
 
-    monkeypatch.setattr(text_runs, "read_text", broken)
+    monkeypatch.setattr(execution, "read_text", broken)
     outcome = execute(tmp_path, inputs, replace(protocol, shares=(1.0,)), ["unlabelled/sft-m"])
     assert outcome.done == 0
     assert {error.splitlines()[0] for error in outcome.failed.values()} == {

@@ -24,7 +24,7 @@ def test_titles_are_unique_and_the_papers_rows_are_all_there():
 
 
 def test_target_text_rows_say_what_they_need():
-    needs = {row.title: row.needs for row in rows.ROWS}
+    needs = {row.title: tuple(row.needs) for row in rows.ROWS}
     assert needs["MADX^multi-Tgt"] == (rows.TARGET_ADAPTER,) == needs["ZGUL++ w/o adapted encoder"]
     assert needs["SFT++"] == (rows.TARGET_ENCODER,) == needs["ZGUL++ w/o target adapter"]
     assert needs["ZGUL++"] == (rows.TARGET_ENCODER, rows.TARGET_ADAPTER)

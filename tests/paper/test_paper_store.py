@@ -31,11 +31,11 @@ def score(run: str = "hash-a", row: str = "ZGUL", language: str = "fo", f1: floa
 def test_what_is_written_is_read(tmp_path):
     store = Store(tmp_path, create=True)
     store.plan([run("b", group="slavic"), run()])
-    store.start("hash-a")
+    store.update("hash-a", status=RUNNING)
     assert store.status("hash-a") == RUNNING
     store.add_score(score(), TAGS)
-    store.finish("hash-a", 2.5, {"steps": 10})
-    store.fail("hash-b", "no luck")
+    store.update("hash-a", status=DONE, seconds=2.5, facts={"steps": 10})
+    store.update("hash-b", status=FAILED, error="no luck")
     store.add_gold("germanic", "fo", [Sentence(["ein", "bók"], ["DET", "NOUN"], "fo")])
     store.note(command="paper", seeds=[0, 1])
 
@@ -71,7 +71,7 @@ def test_filters(tmp_path):
 def test_planning_again_keeps_what_is_done_and_scores_are_replaced(tmp_path):
     store = Store(tmp_path, create=True)
     store.plan([run()])
-    store.finish("hash-a", 1.0, {})
+    store.update("hash-a", status=DONE, seconds=1.0, facts={})
     store.plan([run()])
     assert store.status("hash-a") == DONE
     assert store.status("unknown") == ""
@@ -125,7 +125,7 @@ def _write(folder: Path, number: int) -> None:
         name = f"{number}-{index}"
         store.plan([run(name)])
         store.add_score(score(f"hash-{name}"), TAGS)
-        store.finish(f"hash-{name}", 1.0, {})
+        store.update(f"hash-{name}", status=DONE, seconds=1.0, facts={})
 
 
 def test_many_processes_write_at_once(tmp_path):
@@ -147,7 +147,7 @@ def test_an_export_reads_like_the_store_and_is_the_same_every_time(tmp_path):
     store.add_score(score("hash-b"), TAGS)
     gold = [Sentence(["ein", "b ók"], ["NOUN", "VERB"], "fo"), Sentence([], [], "fo"), Sentence(["."], ["PUNCT"], "fo")]
     store.add_gold("germanic", "fo", gold)
-    store.finish("hash-a", 1.0, {"steps": 3})
+    store.update("hash-a", status=DONE, seconds=1.0, facts={"steps": 3})
     store.note(command="zgul experiment paper")
     export_results(tmp_path, tmp_path / "one.json.gz")
     export_results(tmp_path, tmp_path / "two.json.gz")

@@ -11,7 +11,7 @@ from small_experiment import SMALL, write_experiment
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS
 from zgul.paper import provenance
-from zgul.paper.estimate import Estimate
+from zgul.paper.experiments import Estimate
 from zgul.paper.plan import READING, VARIANTS, Inputs, paper_plan, select_runs, tuned_settings, tuning_plan
 from zgul.paper.protocol import Protocol, is_embedded
 from zgul.paper.rows import ROWS, TRAINED
@@ -171,10 +171,7 @@ def test_comments_do_not_change_the_code():
 
 
 def test_all_code_that_a_run_executes_counts():
-    files = {
-        path.relative_to(provenance.ROOT).as_posix()
-        for path in provenance.imported_modules(provenance.ROOT / provenance.START)
-    }
+    files = {path.relative_to(provenance.ROOT).as_posix() for path in provenance.code_files()}
     for name in (
         "fast/engine.py",
         "devices.py",
@@ -238,7 +235,7 @@ def test_estimates_come_from_what_was_measured(inputs, protocol, tmp_path):
     assert all(rough.seconds(run) > 0 for run in runs)
     store = Store(tmp_path, create=True)
     store.plan([runs[0].stored()])
-    store.finish(runs[0].hash, 123.0, {})
+    store.update(runs[0].hash, status=DONE, seconds=123.0, facts={})
     assert store.status(runs[0].hash) == DONE
     known = Estimate(inputs, protocol, store)
     assert known.seconds(runs[0]) == 123.0

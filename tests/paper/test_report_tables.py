@@ -16,7 +16,7 @@ from zgul.paper.frame import Frame
 from zgul.paper.report import analysis_tables, claims, open_results, score_tables
 from zgul.paper.report.build import build_report, departures, head, side_by_side
 from zgul.paper.report.document import Cell, table
-from zgul.paper.store import Store, StoredRun
+from zgul.paper.store import DONE, RUNNING, Store, StoredRun
 from zgul.paper.tuning import choose_settings
 
 
@@ -127,14 +127,14 @@ def test_the_papers_examples_are_looked_up_in_the_test_files(tmp_path):
     assert analyse(store)["paper_examples"] == []
     (gsw,) = [example for example in numbers.EXAMPLES if example.language == "gsw"]
     sentences = store.gold("germanic", "gsw")
-    tags = [tag.replace("CONJ", "CCONJ") for tag in gsw.tags["gold"]]
-    store.add_gold("germanic", "gsw", [*sentences[:3], Sentence(gsw.words, tags)])
+    tags = [tag.replace("CONJ", "CCONJ") for tag in gsw.tags["gold"].split()]
+    store.add_gold("germanic", "gsw", [*sentences[:3], Sentence(gsw.words.split(), tags)])
     for score in store.scores(language="gsw"):
         said = [sentence.tags for sentence in store.gold("germanic", "gsw")[:3]]
-        store.add_score(score, [*said, ["NOUN"] * len(gsw.words)])
+        store.add_score(score, [*said, ["NOUN"] * len(tags)])
     frame = open_results(tmp_path)
     (found,) = frame.analyses["paper_examples"]
-    assert (found["sentence"], found["words"], found["gold"]) == (4, gsw.words, tags)
+    assert (found["sentence"], found["words"], found["gold"]) == (4, gsw.words.split(), tags)
     table = analysis_tables.example_table(found)
     assert [cell.bold for cell in cells(table, "ZGUL")] == [tag != "NOUN" for tag in tags]
     assert "CPG DET PROPN VERB ADV ADP DET ADP DET NOUN PUNCT" in table.caption
@@ -311,11 +311,11 @@ def test_the_newest_of_equal_runs_counts(tmp_path):
     (old,) = store.runs(method="cpg")
     new = replace(old, hash="f" * 64, name="the same with other settings", status="planned")
     store.plan([new])
-    store.start(new.hash)
+    store.update(new.hash, status=RUNNING, started=1.0)
     for score in store.scores(run=old.hash):
         store.add_score(replace(score, run=new.hash, f1=12.3), store.predictions(old.hash, "CPG", score.language))
     assert Frame(store).entries("CPG", "germanic")[0].run.hash == old.hash  # not done yet
-    store.finish(new.hash, 1.0, {})
+    store.update(new.hash, status=DONE, seconds=1.0, facts={})
     assert [entry.score.f1 for entry in Frame(store).entries("CPG", "germanic")] == [12.3] * 3
 
 
@@ -416,7 +416,7 @@ def test_runs_of_unknown_parts_are_left_out(tmp_path):
     store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=4)
     (run,) = store.runs(method="cpg")
     store.plan([replace(run, hash="f" * 64, name="treated", part="treated", status="planned")])
-    store.finish("f" * 64, 1.0, {})
+    store.update("f" * 64, status=DONE, seconds=1.0, facts={})
     frame = Frame(store)
     assert len(frame.runs) == 8 and {*analysis_tables.runs_table(frame).rows} == {"zero-shot"}
 

@@ -16,8 +16,7 @@ from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
 from zgul.devices import find_device
 from zgul.errors import ZgulError
-from zgul.paper.estimate import Estimate
-from zgul.paper.experiments import Experiment, remove_cache, run_paper
+from zgul.paper.experiments import Estimate, Experiment, run_paper
 from zgul.paper.export import export_results
 from zgul.paper.plan import PARTS, Inputs, Run
 from zgul.paper.protocol import Protocol, chosen_protocol
@@ -86,7 +85,6 @@ def paper(
     if outcome.stopped:
         print("Stopped by --minutes. Start the same command again to go on.")
     else:
-        remove_cache(output)
         print(f"Next: zgul report {shlex.quote(str(output))} --output DIR")
 
 

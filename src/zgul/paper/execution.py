@@ -6,6 +6,7 @@ that was killed continues where it stood.
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import time
@@ -19,13 +20,12 @@ import torch
 from torch import Tensor
 
 from zgul import __version__
-from zgul.adapters.storage import load_adapters
-from zgul.corpora.sentence import Sentence
+from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.devices import find_device
+from zgul.encoders.pieces import PieceEncoder
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.methods import find_method
-from zgul.paper import text_runs
 from zgul.paper.plan import READING, Inputs, Run
 from zgul.paper.protocol import Protocol
 from zgul.paper.resources import Resources
@@ -33,7 +33,8 @@ from zgul.paper.store import DONE, Score, Store
 from zgul.progress import Report, Status, silent
 from zgul.tagger import Prediction, Tagger
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
-from zgul.training.config import NoiseConfig, TrainingConfig
+from zgul.training.adapter_training import AdapterConfig, Blocks, load_head, split_text, train_adapter
+from zgul.training.config import TrainingConfig
 from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
 from zgul.training.labelled_data import LabelledData
 from zgul.training.run import new_tagger
@@ -41,6 +42,12 @@ from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
 WEIGHTS = "trained.safetensors"
 CHECKPOINT_EVERY = 60.0  # seconds
+ADAPTER, ENCODER = "adapter.safetensors", "encoder.safetensors"  # that were trained on a target's text
+BLOCK = 128  # pieces
+JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
+MEASURED = ("f1", "accuracy", "precision", "recall", "per_class", "sentences", "words")  # what a score keeps
+Runs = dict[str, Run]  # by hash
+EMFacts = dict[str, Any]  # settings of EM, and how they were chosen
 
 
 @dataclass
@@ -65,13 +72,7 @@ class Executor:
     """Does runs one after another in one process."""
 
     def __init__(
-        self,
-        store: Store,
-        inputs: Inputs,
-        protocol: Protocol,
-        *,
-        cache: Path | None = None,
-        report: Report = silent,
+        self, store: Store, inputs: Inputs, protocol: Protocol, *, cache: Path | None = None, report: Report = silent
     ) -> None:
         self.store, self.protocol, self.report = store, protocol, report
         self.device = find_device(inputs.device)
@@ -79,25 +80,28 @@ class Executor:
         half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and self.device.type == "cuda")
         self.precision = "bfloat16" if half else "float32"  # of predictions
         self._held: HeldModel | None = None
+        self._needed: Runs = {}
+        self._tables: dict[tuple[str, str, str], EMTable] = {}  # F1 of EM settings, of the model that is scored
 
     @property
     def held_run(self) -> str:
         """The hash of the run whose model is in memory."""
         return self._held.run if self._held is not None else ""
 
-    def execute(self, run: Run, needed: dict[str, Run]) -> dict[str, Any]:
+    def execute(self, run: Run, needed: Runs) -> dict[str, Any]:
         """Do a run. ``needed`` are the runs it starts from, by hash. Returns the facts."""
+        self._needed = needed
         if run.method == READING:
-            folder = self.store.run_folder(run.hash)
-            facts = text_runs.read_text(run, self.resources, folder, self.device, self.report)
+            facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device, self.report)
         elif run.part == "few-shot":
             facts = self._few_shot(run, needed[run.needs[0]])
         elif run.extra.get("variant") == "MADX^multi-Tgt":
-            facts = self._with_target_adapter(run, needed)
-        elif not run.rows:
-            facts = self._train_only(run)
+            facts = self._with_target_adapter(run)
+        elif not run.rows:  # a tuning run: its dev F1 is all that is asked
+            self.release()
+            facts = self._train(self._untrained(run), run.training(), folder=self.store.run_folder(run.hash))
         else:
-            held = self._trained(run, needed)
+            held = self._trained(run)
             facts = self._score(run, held.restored(), held.facts | self.store.facts(run.hash))
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         return facts | {"device": name, "versions": {"zgul": __version__, "torch": torch.__version__}}
@@ -111,21 +115,12 @@ class Executor:
 
     # --- models
 
-    def _train_only(self, run: Run) -> dict[str, Any]:
-        """A tuning run: its dev F1 is all that is asked."""
-        self.release()
-        config = run.training()
-        data = self.resources.labelled(config)
-        return self._train(self._untrained(run, config, data, {}), data, config, self.store.run_folder(run.hash))
-
-    def _trained(self, run: Run, needed: dict[str, Run]) -> HeldModel:
+    def _trained(self, run: Run) -> HeldModel:
         """The run's trained model: as it is held, from its file, or trained now."""
         if self._held is not None and self._held.run == run.hash:
             return self._held
         self.release()
-        config = run.training()
-        data = self.resources.labelled(config)
-        tagger = self._untrained(run, config, data, needed)
+        tagger = self._untrained(run)
         path = self.store.run_folder(run.hash) / WEIGHTS
         with self.store.lock(f"{run.hash}.weights"):  # several processes may find them gone and want them back
             if path.is_file():
@@ -135,7 +130,7 @@ class Executor:
                 if self.store.status(run.hash) != DONE:
                     self.store.forget_scores(run.hash)  # they would be of other weights
                 facts = self._untrained_weights(run, tagger)
-                facts |= self._train(replace(tagger), data, config, path.parent)
+                facts |= self._train(replace(tagger), run.training(), folder=path.parent)
                 own = dict(tagger.model.named_parameters())
                 weights = {name: own[name].detach().clone() for name in tagger.trained_names}
                 self._held = HeldModel(run.hash, tagger, weights, facts)
@@ -143,40 +138,43 @@ class Executor:
                 (path.parent / CHECKPOINT).unlink(missing_ok=True)
         return self._held
 
-    def _untrained(self, run: Run, config: TrainingConfig, data: LabelledData, needed: dict[str, Run]) -> Tagger:
-        encoder = self.resources.encoder()
+    def _untrained(self, run: Run, config: TrainingConfig | None = None) -> Tagger:
+        """A new tagger for a run, or for another configuration of it."""
+        config = config or run.training()
+        encoder, data = self.resources.encoder(), self.resources.labelled(config)
         if run.extra.get("encoder"):
-            encoder[0].load_state_dict(load_tensors(self._text_folder(run, needed) / text_runs.ENCODER))
+            encoder[0].load_state_dict(load_tensors(self._text_folder(run) / ENCODER))
         adapters = None
         if find_method(config.method).needs_bank:
             places = "new" if config.adapters == "new" else self.resources.inputs.adapters
             adapters = list(self.resources.adapters(places, config.kept_sources, encoder[0]))
-            if run.extra.get("adapter"):
-                adapters += load_adapters(self._text_folder(run, needed) / text_runs.ADAPTER)
+            adapters += load_adapters(self._text_folder(run) / ADAPTER) if run.extra.get("adapter") else []
         config = replace(config, device=str(self.device))
         tagger = new_tagger(config, data.labels, encoder=encoder, adapters=adapters)
         tagger.model.start_head_at(data.label_shares().to(self.device))
         return replace(tagger, precision=self.precision)
 
-    def _text_folder(self, run: Run, needed: dict[str, Run]) -> Path:
+    def _text_folder(self, run: Run) -> Path:
         """The folder of the text run that a run needs. Its files may have been removed meanwhile."""
-        other = next(needed[need] for need in run.needs if needed[need].method == READING)
+        other = next(self._needed[need] for need in run.needs if self._needed[need].method == READING)
         folder = self.store.run_folder(other.hash)
         with self.store.lock(f"{other.hash}.weights"):
-            if not (folder / text_runs.ENCODER).is_file():
-                text_runs.read_text(other, self.resources, folder, self.device, self.report)
+            if not (folder / ENCODER).is_file():
+                read_text(other, self.resources, folder, self.device, self.report)
         return folder
 
-    def _train(self, tagger: Tagger, data: LabelledData, config: TrainingConfig, folder: Path | None) -> dict[str, Any]:
+    def _train(
+        self, tagger: Tagger, config: TrainingConfig, data: LabelledData | None = None, folder: Path | None = None
+    ) -> dict[str, Any]:
         """Train the tagger's model in place. Returns the facts."""
+        data = data or self.resources.labelled(config)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         trainer = Trainer(tagger, data, config, folder, checkpoint_every=CHECKPOINT_EVERY)
         trainer.resume()
         started = time.monotonic()
         history = trainer.run(self.report)
-        seconds = time.monotonic() - started
-        progress = trainer.progress
+        seconds, progress = time.monotonic() - started, trainer.progress
         del trainer
         gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
         return {
@@ -193,7 +191,7 @@ class Executor:
 
     def _few_shot(self, run: Run, base: Run) -> dict[str, Any]:
         """Train the base's model on with examples of a target, and score it there."""
-        tagger, config = self._trained(base, {}).restored(), run.training()
+        tagger, config = self._trained(base).restored(), run.training()
         language, count = run.extra["language"], run.extra["examples"]
         facts: dict[str, Any] = {}
         if count:
@@ -201,19 +199,16 @@ class Executor:
             order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(found))
             chosen = [found[int(index)] for index in order[:count]]  # the ten examples are among the thirty
             known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
-            examples = LabelledData(chosen, [], list(tagger.labels), known, {language: 0}, NoiseConfig())
             seed_everything(run.extra["draw"])
-            facts = self._train(tagger, examples, config, None)
+            facts = self._train(tagger, config, LabelledData(chosen, [], list(tagger.labels), known, {language: 0}))
         facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
 
-    def _with_target_adapter(self, run: Run, needed: dict[str, Run]) -> dict[str, Any]:
+    def _with_target_adapter(self, run: Run) -> dict[str, Any]:
         """MADX^multi-Tgt: the zero-shot model, reading a target with that target's own adapter."""
-        base = next(needed[need] for need in run.needs if needed[need].method != READING)
-        held = self._trained(base, {})
-        config = base.training()
-        tagger = self._untrained(run, config, self.resources.labelled(config), needed)
-        return self._score(run, HeldModel(run.hash, tagger, held.weights, {}).restored(), {})
+        base = next(self._needed[need] for need in run.needs if self._needed[need].method != READING)
+        weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
+        return self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
 
     # --- inference
 
@@ -222,42 +217,36 @@ class Executor:
     ) -> dict[str, Any]:
         """Score every row on every language that has no score yet. ``known`` are EM settings chosen before."""
         scored = self.store.scored(run.hash)
-        tables: dict[tuple[str, str, str], EMTable] = {}
+        self._tables.clear()
         for number, row in enumerate(run.rows):
             self.report(Status(f"{row['row']}", number, len(run.rows)))
             for language in (code for code in run.languages if (row["row"], code) not in scored):
-                em = self._settings(tagger, run, row, language, tables, (known or {}).get(row["row"], {}))
+                em = (known or {}).get(row["row"], {}).get(language) or self._settings(tagger, run, row, language)
                 if row["em"] == "target" and em is None:
                     continue  # no dev set to choose on
                 self._score_one(run, tagger, row, language, em, facts)
-                self.store.remember(run.hash, facts)
+                self.store.update(run.hash, facts=facts)
         return facts
 
     def _score_one(
-        self,
-        run: Run,
-        tagger: Tagger,
-        row: dict[str, Any],
-        language: str,
-        em: dict[str, Any] | None,
-        facts: dict[str, Any],
+        self, run: Run, tagger: Tagger, row: dict[str, Any], language: str, em: EMFacts | None, facts: dict[str, Any]
     ) -> None:
         sentences = self.resources.test(tagger.task, language)
         started = time.monotonic()
-        known = {name for name, *_ in EMConfig.declared()}
-        config = (
-            EMConfig(**{key: value for key, value in (em or {}).items() if key in known}) if em is not None else None
-        )
+        config = EMConfig(**{key: em[key] for key in EMConfig.__dataclass_fields__ if key in em}) if em else None
         predicted = tagger.predict(sentences, strategy=row["strategy"], em=config, weights=bool(row["weights"]))
-        seconds = time.monotonic() - started
+        seconds = round(time.monotonic() - started, 3)
         if row["weights"]:
             _note_weights(facts, tagger, language, predicted)
         if em is not None:
             facts.setdefault("em", {}).setdefault(row["row"], {})[language] = em
         tags = [prediction.tags for prediction in predicted]
-        if not self.store.has_gold(run.group, language):
+        if (run.group, language) not in self.store.gold_keys():
             self.store.add_gold(run.group, language, sentences)
-        self.store.add_score(_score_of(run.hash, row["row"], language, sentences, tags, seconds, em), tags)
+        result = scores([sentence.tags or [] for sentence in sentences], tags)
+        values: dict[str, Any] = {name: getattr(result, name) for name in MEASURED}
+        values |= {"correct": round(result.accuracy * result.words / 100), "seconds": seconds, "em": em}
+        self.store.add_score(Score(run.hash, row["row"], language, **values), tags)
 
     def _untrained_weights(self, run: Run, tagger: Tagger) -> dict[str, Any]:
         """The weights of the adapters before training, where those after it are recorded and learnt."""
@@ -266,26 +255,16 @@ class Executor:
             for language in run.languages:
                 sentences = self.resources.test(tagger.task, language)
                 predicted = tagger.predict(sentences, strategy="plain", weights=True)
-                _note_weights(facts, tagger, language, predicted, {"weights": "weights_untrained"})
+                _note_weights(facts, tagger, language, predicted, trained=False)
         return facts
 
-    def _settings(
-        self,
-        tagger: Tagger,
-        run: Run,
-        row: dict[str, Any],
-        language: str,
-        tables: dict[tuple[str, str, str], EMTable],
-        known: dict[str, Any],
-    ) -> dict[str, Any] | None:
-        """EM settings for a row and a target: given, chosen before, or the best of the grid on a dev set."""
+    def _settings(self, tagger: Tagger, run: Run, row: dict[str, Any], language: str) -> EMFacts | None:
+        """EM settings for a row and a target: given, or the best of the grid on a dev set."""
         if row["em"] is None:
             return None
         base = EMConfig(start=row["start"], tied=row["strategy"] in ("em-tied", "emea"))
         if isinstance(row["em"], dict):
             return asdict(replace(base, **row["em"]))
-        if language in known:
-            return dict(known[language])
         config = run.training()
         if not config.em_sentences:
             return asdict(base)
@@ -296,11 +275,11 @@ class Executor:
         if not dev:
             return None
         key = (row["strategy"], row["start"], source)
-        if key not in tables:
+        if key not in self._tables:
             judging = tagger if own or config.em_by == "source" else self._without(run, source)
             grid = Grid(self.protocol.em_steps, self.protocol.em_rates)
-            tables[key] = em_table(judging, dev, grid, strategy=row["strategy"], start=row["start"])
-        table = tables[key]
+            self._tables[key] = em_table(judging, dev, grid, strategy=row["strategy"], start=row["start"])
+        table = self._tables[key]
         best = best_setting([table])
         return asdict(best) | {
             "on": f"{source} dev" + (", left out of training" if not own and config.em_by == "loso" else ""),
@@ -312,22 +291,18 @@ class Executor:
     def _without(self, run: Run, source: str) -> Tagger:
         """The run's model trained without one source, which is then as unseen as a target."""
         config = replace(run.training(), leave_out=(source,))
-        data = self.resources.labelled(config)
-        tagger = self._untrained(run, config, data, {})
-        self._train(tagger, data, config, None)
+        tagger = self._untrained(run, config)
+        self._train(tagger, config)
         return replace(tagger)
 
 
 def _note_weights(
-    facts: dict[str, Any],
-    tagger: Tagger,
-    language: str,
-    predicted: Sequence[Prediction],
-    names: dict[str, str] | None = None,
+    facts: dict[str, Any], tagger: Tagger, language: str, predicted: Sequence[Prediction], *, trained: bool = True
 ) -> None:
     """Mean weight of every adapter over words, layers and sentences, by view; after EM and before."""
     views = tagger.method.views or ("emea",)
-    for name, note in (names or {"weights": "weights", "weights_before": "weights_before"}).items():
+    notes = {"weights": "weights", "weights_before": "weights_before"} if trained else {"weights": "weights_untrained"}
+    for name, note in notes.items():
         found = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
         mean = np.concatenate(found).mean(axis=0)  # [K, N]
         for view, row in zip(views, mean, strict=True):
@@ -335,29 +310,43 @@ def _note_weights(
             facts.setdefault(note, {}).setdefault(view, {})[language] = shares
 
 
-def _score_of(
-    run: str,
-    row: str,
-    language: str,
-    sentences: Sequence[Sentence],
-    tags: list[list[str]],
-    seconds: float,
-    em: dict[str, Any] | None,
-) -> Score:
-    gold = [sentence.tags or [] for sentence in sentences]
-    result = scores(gold, tags)
-    return Score(
-        run=run,
-        row=row,
-        language=language,
-        f1=result.f1,
-        accuracy=result.accuracy,
-        precision=result.precision,
-        recall=result.recall,
-        per_class={name: dict(values) for name, values in result.per_class.items()},  # type: ignore[arg-type]
-        sentences=result.sentences,
-        words=result.words,
-        correct=round(result.accuracy * result.words / 100),
-        seconds=round(seconds, 3),
-        em=em,
-    )
+def read_text(
+    run: Run, resources: Resources, folder: Path, device: torch.device, report: Report = silent
+) -> dict[str, Any]:
+    """A run on unlabelled text: train the target's adapter and, further on its text, the encoder (mBERT^tgt).
+
+    Both stand on the encoder as it is and on one masked-LM head, which comes from a file or is trained first on the
+    same text. Returns how well they fill masked places.
+    """
+    config, language = run.config, str(run.extra["language"])
+    encoder, tokenizer = resources.encoder()
+    pieces = PieceEncoder(tokenizer, encoder.max_pieces)
+    blocks = share_of_text(resources, language, run.extra["share"], config["lines"], pieces)
+    encoder.to(device)
+    plain = AdapterConfig(steps=config["steps"], blocks=config["blocks"], lr=config["lr"], seed=run.seed)
+    head = load_head(Path(resources.inputs.head), encoder) if resources.inputs.head else None
+    started = time.monotonic()
+    small = train_adapter(language, blocks, encoder, pieces, plain, head=head, report=report)
+    between = time.monotonic()
+    assert small.adapter is not None
+    whole = replace(plain, full=True, lr=config["encoder_lr"])
+    full = train_adapter(language, blocks, encoder, pieces, whole, head=copy.deepcopy(small.head), report=report)
+    save_adapters(folder / ADAPTER, [small.adapter])
+    save_tensors(folder / ENCODER, encoder.state_dict(), bits=16)
+    scored = {"before": small.scores["none"], "adapter": small.scores[language], "encoder": full.scores["after"]}
+    return {
+        "lines": blocks.lines,
+        "blocks": len(blocks.train),
+        "adapter_seconds": round(between - started, 2),
+        "encoder_seconds": round(time.monotonic() - between, 2),
+        "masked_accuracy": {name: round(accuracy, 3) for name, (accuracy, _) in scored.items()},
+    }
+
+
+def share_of_text(resources: Resources, language: str, share: float, most: int, pieces: PieceEncoder) -> Blocks:
+    """Blocks of a share of a language's text (of ``most`` lines, unless 0). A larger share contains a smaller one."""
+    lines = list(dict.fromkeys(resources.data.text_lines(language)))
+    order = np.random.default_rng(5).permutation(len(lines))[: most or None]
+    chosen = [lines[int(index)] for index in order[: max(1, round(share * len(order)))]]
+    blocks = split_text(chosen, pieces, min(BLOCK, pieces.max_pieces + 2))
+    return replace(blocks, held_out=blocks.held_out[:JUDGED])

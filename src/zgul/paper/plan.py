@@ -17,11 +17,13 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from zgul.corpora.data_folder import DataFolder, source_split
+from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import GROUPS, find
 from zgul.methods import find_method
@@ -43,7 +45,19 @@ VARIANTS: dict[str, dict[str, Any]] = {  # changes of the configuration of ZGUL
 }
 FEW_SPLITS = ("few", "train", "dev")  # where a target's examples come from, never its test file
 
+_COPIED = ("epochs", "batch_size", "accumulate", "limit", "em_by", "em_sentences", "precision")  # from the protocol
+_NAMED = {  # what tells the runs of a part apart, in their names
+    "language": "{}",
+    "examples": "{} examples",
+    "share": "{:g}% of the text",
+    "rate": "rate {:g}",
+    "reduction": "reduction {:g}",
+    "variant": "{}",
+}
+
 Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method -> learning rate, reduction factor
+Changes = dict[str, Any]  # of a configuration
+Place = tuple[str, str, str, int]  # part, group, method and seed
 
 
 @dataclass(frozen=True)
@@ -87,13 +101,8 @@ class Run:
     @property
     def name(self) -> str:
         """For people: "few-shot germanic zgul seed 0, fo, 10 examples"."""
-        extra = self.extra
-        parts = [str(extra["language"])] if "language" in extra else []
-        parts += [f"{extra['examples']} examples"] if "examples" in extra else []
-        parts += [f"{100 * extra['share']:g}% of the text"] if "share" in extra else []
-        parts += [f"rate {extra['rate']:g}"] if "rate" in extra else []
-        parts += [f"reduction {extra['reduction']:g}"] if extra.get("reduction") else []
-        parts += [extra["variant"]] if "variant" in extra else []
+        extra = self.extra | ({"share": 100 * self.extra["share"]} if "share" in self.extra else {})
+        parts = [form.format(extra[key]) for key, form in _NAMED.items() if extra.get(key) is not None]
         return ", ".join([f"{self.part} {self.group} {self.method} seed {self.seed}", *parts])
 
     def training(self) -> TrainingConfig:
@@ -176,7 +185,7 @@ class _Planner:
             for seed in self.protocol.seeds:
                 for method in TRAINED:
                     rows = rows_of(method, "zero-shot", "em")
-                    trained[method, seed] = self._trained("zero-shot", group, method, seed, languages, rows)
+                    trained[method, seed] = self._trained(("zero-shot", group, method, seed), languages, rows)
                 runs += self._variants(group, seed, languages)
             runs += trained.values()
             for base in trained.values():
@@ -198,64 +207,52 @@ class _Planner:
             for method in TRAINED
             for rate in rate_grid(method, self.inputs.encoder)
         ]
-        hashes = {run.hash for run in done}
-        if not {run.hash for run in first} <= hashes:
+        tried = [run for run in done if run.hash in {run.hash for run in first}]
+        if len(tried) < len({run.hash for run in first}):
             return first
-        chosen = tuned_settings(run for run in done if run.hash in {run.hash for run in first})
-        second = [
+        chosen = tuned_settings(tried)
+        return first + [
             self._tuning_run(group, method, chosen[GROUPS[group].task, method][0], OTHER_REDUCTION)
             for group in groups
             for method in TRAINED
             if find_method(method).needs_bank
         ]
-        return first + second
 
     def _tuning_run(self, group: str, method: str, rate: float, reduction: float | None) -> Run:
         changes: dict[str, Any] = {"lr": rate} | ({"options": {"reduction": reduction}} if reduction else {})
         extra = {"rate": rate} | ({"reduction": reduction} if reduction else {})
-        return self._trained("tuning", group, method, min(self.protocol.seeds), [], [], changes, extra=extra)
+        return self._trained(("tuning", group, method, min(self.protocol.seeds)), [], [], changes, extra=extra)
 
     # --- zero-shot and variants
 
     def _trained(
         self,
-        part: str,
-        group: str,
-        method: str,
-        seed: int,
+        place: Place,
         languages: list[str],
         rows: Sequence[Row],
         changes: dict[str, Any] | None = None,
-        *,
-        needs: Sequence[str] = (),
-        extra: dict[str, Any] | None = None,
+        **more: Any,
     ) -> Run:
+        """A run that trains a model. ``changes`` are of the configuration, and ``more`` are fields of the run."""
+        _, group, method, seed = place
         config = self._config(group, method, seed, changes or {})
-        inferences = [row.inference() for row in rows]
-        sums = dict(self.common) | self._labelled(group, config, languages, rows)
+        sums = self.common | self._labelled(group, config, languages, rows)
         if find_method(method).needs_bank:
             sums["adapters"] = self.adapters if config["adapters"] != "new" else "new"
-        return Run(part, group, method, seed, config, inferences, languages, list(needs), extra or {}, sums)
+        return Run(*place, config, [row.inference() for row in rows], languages, checksums=sums, **more)
 
-    def _config(self, group: str, method: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
-        protocol, task = self.protocol, GROUPS[group].task
-        rate, reduction = self.settings.get((task, method), (protocol.rate(method, self.inputs.encoder), None))
-        values = {
+    def _config(self, group: str, method: str, seed: int, changes: Changes) -> dict[str, Any]:
+        task, default = GROUPS[group].task, self.protocol.rate(method, self.inputs.encoder)
+        rate, reduction = self.settings.get((task, method), (default, None))
+        values = {name: getattr(self.protocol, name) for name in _COPIED} | {
             "method": method,
             "group": group,
             "task": task,
             "sources": GROUPS[group].sources,
             "encoder": _without_folders(self.inputs.encoder),
             "adapters": _without_folders(self.inputs.adapters) if find_method(method).needs_bank else "none",
-            "epochs": protocol.epochs,
             "lr": rate,
-            "batch_size": protocol.batch_size,
-            "accumulate": protocol.accumulate,
-            "limit": protocol.limit,
             "seed": seed,
-            "em_by": protocol.em_by,
-            "em_sentences": protocol.em_sentences,
-            "precision": protocol.precision,
             **changes,
         }
         values["options"] = {"reduction": reduction or REDUCTION} | changes.get("options", {})
@@ -281,7 +278,7 @@ class _Planner:
     def _variants(self, group: str, seed: int, languages: list[str]) -> list[Run]:
         rows = rows_of("zgul", "zero-shot")
         return [
-            self._trained("variants", group, "zgul", seed, languages, rows, changes, extra={"variant": name})
+            self._trained(("variants", group, "zgul", seed), languages, rows, changes, extra={"variant": name})
             for name, changes in VARIANTS.items()
         ]
 
@@ -313,7 +310,7 @@ class _Planner:
         if path is None:
             return []
         try:
-            there = provenance.count_sentences(self.inputs.data, task, language, split)
+            there = len(_read_examples(self.inputs.data, task, language, split))
         except ZgulError:  # the runs that read it will say what is wrong with it
             there = max(self.protocol.examples, default=0)
         config = base.config | {
@@ -326,10 +323,15 @@ class _Planner:
         rows = [row.inference() | {"weights": False} for row in rows_of(base.method, "zero-shot")]
         sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
         return [
-            Run(
-                *("few-shot", base.group, base.method, base.seed, config, rows, [language], [base.hash]),
-                {"language": language, "examples": count, "draw": base.seed, "split": split},
-                sums,
+            replace(
+                base,
+                part="few-shot",
+                config=config,
+                rows=rows,
+                languages=[language],
+                needs=[base.hash],
+                extra={"language": language, "examples": count, "draw": base.seed, "split": split},
+                checksums=sums,
             )
             for count in self.protocol.examples
             if count <= there
@@ -344,26 +346,20 @@ class _Planner:
             return []
         text = self._reading(group, language, share, texts)
         runs = [text]
-        for seed in self.protocol.seeds:
-            for row in ROWS:
-                if not row.needs or (share < 1.0 and " w/o " in row.title):
-                    continue
-                extra: dict[str, Any] = {"language": language, "share": share, "variant": row.title}
-                extra |= {"adapter": TARGET_ADAPTER in row.needs, "encoder": TARGET_ENCODER in row.needs}
-                if row.strategy == "tgt":  # its training never sees the target's adapter: the same model
-                    base = trained[row.method, seed]
-                    needs, inferences = [base.hash, text.hash], [row.inference()]
-                    run = replace(
-                        base, part="unlabelled", rows=inferences, languages=[language], needs=needs, extra=extra
-                    )
-                else:
-                    changes = {"extra_adapters": [language]} if extra["adapter"] else {}
-                    run = self._trained(
-                        *("unlabelled", group, row.method, seed, [language], [row], changes),
-                        needs=[text.hash],
-                        extra=extra,
-                    )
-                runs.append(run)
+        for seed, row in product(self.protocol.seeds, ROWS):
+            if not row.needs or (share < 1.0 and " w/o " in row.title):
+                continue
+            extra: dict[str, Any] = {"language": language, "share": share, "variant": row.title}
+            extra |= {"adapter": TARGET_ADAPTER in row.needs, "encoder": TARGET_ENCODER in row.needs}
+            more: dict[str, Any] = {"extra": extra, "needs": [text.hash]}
+            if row.strategy == "tgt":  # its training never sees the target's adapter: the same model
+                base = trained[row.method, seed]
+                more |= {"needs": [base.hash, text.hash], "rows": [row.inference()], "languages": [language]}
+                runs.append(replace(base, part="unlabelled", **more))
+            else:
+                changes = {"extra_adapters": [language]} if extra["adapter"] else {}
+                place = ("unlabelled", group, row.method, seed)
+                runs.append(self._trained(place, [language], [row], changes, **more))
         return runs
 
     def _reading(self, group: str, language: str, share: float, texts: Iterable[Path]) -> Run:
@@ -399,6 +395,11 @@ def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, An
             found.append(f"{name} was {before[name]} and is {value}")
     sums = stored.get("checksums", {})
     return found + [f"{name} is another" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
+
+
+@cache
+def _read_examples(data: str, task: str, language: str, split: str) -> list[Sentence]:
+    return DataFolder(data).sentences(task, language, split)
 
 
 def _without_folders(place: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.languages import GROUPS
@@ -84,29 +87,6 @@ class Protocol(Options):
         return self.lr or rates[method in WHOLE_ENCODER]
 
 
-QUICK = Protocol(
-    seeds=(0,),
-    groups=("germanic",),
-    tune=False,
-    limit=32,
-    dev_limit=12,
-    test_limit=12,
-    epochs=1,
-    batch_size=16,
-    accumulate=1,
-    em_sentences=6,
-    em_steps=(1, 2),
-    em_rates=(10.0, 30.0),
-    examples=(0, 10),
-    few_epochs=1,
-    shares=(1.0,),
-    text_languages=("fo",),
-    text_lines=400,
-    text_steps=3,
-    text_blocks=2,
-)
-
-
 def rate_grid(method: str, encoder: str) -> tuple[float, ...]:
     """The learning rates that are tried for a method."""
     return (EMBEDDED_GRID if is_embedded(encoder) else HUB_GRID)[method in WHOLE_ENCODER]
@@ -117,8 +97,7 @@ def is_embedded(encoder: str) -> bool:
     return encoder == "embedded" or encoder.endswith(".q4.safetensors")
 
 
-def chosen_protocol(given: dict[str, object], quick: bool = False) -> Protocol:
-    """The protocol with some options changed; ``quick`` is all methods on little data."""
-    base = QUICK if quick else Protocol()
-    changed = Protocol.from_dict(given)
-    return replace(base, **{name: getattr(changed, name) for name in given})
+def chosen_protocol(given: Mapping[str, object], quick: bool = False) -> Protocol:
+    """The protocol with some options changed; ``quick`` is all methods on little data (``quick.toml``)."""
+    base = tomllib.loads(Path(__file__).with_name("quick.toml").read_text(encoding="utf-8")) if quick else {}
+    return Protocol.from_dict({**base, **given})

@@ -14,20 +14,14 @@ import torch
 
 import zgul
 from zgul.adapters.shipped import ADAPTERS
-from zgul.corpora.data_folder import DataFolder
 from zgul.encoders.embedded import SHA256, VERSION
 from zgul.encoders.q4 import SUFFIX
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
 
 ROOT = Path(zgul.__file__).parent
-START = "paper/execution.py"  # a run's numbers depend on this module and all that it imports
-
-
-@cache
-def count_sentences(data: Path, task: str, language: str, split: str) -> int:
-    """Sentences of a labelled split."""
-    return len(DataFolder(data).sentences(task, language, split))
+NOT_RUN = ("cli/", "tagging/", "paper/report/")  # code that no run of an experiment executes
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def of_file(path: Path) -> str:
@@ -41,8 +35,10 @@ def _of_file(path: Path, changed: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def of_folder(path: Path) -> str:
-    """SHA-256 over names and contents of a folder's files."""
+def of_place(path: Path) -> str:
+    """SHA-256 of a file, or over names and contents of a folder's files; "" if there is neither."""
+    if not path.is_dir():
+        return of_file(path) if path.is_file() else ""
     digest = hashlib.sha256()
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
         digest.update(f"{file.relative_to(path).as_posix()} {of_file(file)}\n".encode())
@@ -51,16 +47,12 @@ def of_folder(path: Path) -> str:
 
 def of_encoder(name: str) -> str:
     """Checksum of an encoder's weights and vocabulary; for one on the hub, its name."""
-    path = Path(name)
     if name == "embedded":
         return f"{SHA256}-{VERSION}"
-    if path.is_dir():
-        return of_folder(path)
-    if path.is_file():
-        return of_file(path)
-    if name.endswith(SUFFIX):
+    checksum = of_place(Path(name))
+    if not checksum and name.endswith(SUFFIX):
         raise ZgulError(f"{name}: no such file")
-    return name
+    return checksum or name
 
 
 def of_adapters(places: str) -> str:
@@ -68,65 +60,34 @@ def of_adapters(places: str) -> str:
     sums = []
     for place in (part.strip() for part in places.split(",")):
         path = shipped_folder() / ADAPTERS if place == "shipped" else Path(place).expanduser()
-        if path.is_file():
-            sums.append(of_file(path))
-        elif path.is_dir():
-            sums.append(of_folder(path))
-        elif place == "new" or "{lang}" in place:
-            sums.append(place)
-        else:
+        sums.append(of_place(path) or (place if place == "new" or "{lang}" in place else ""))
+        if not sums[-1]:
             raise ZgulError(f"No language adapters at {place!r}. Give shipped, new, a file, a folder or a hub name.")
     return ",".join(sums)
 
 
 @cache
 def of_code() -> str:
-    """Checksum of all code that a run executes, and of the tables it reads.
-
-    Code counts if `START` imports it, directly or through others. Comments, docstrings and layout do not count.
-    """
-    files = sorted(imported_modules(ROOT / START))
-    files += sorted(file for file in ROOT.rglob("*") if file.suffix in (".npz", ".txt"))
+    """Checksum of all code that a run executes, and of the tables it reads. Comments and layout do not count."""
     digest = hashlib.sha256()
-    for file in files:
+    for file in (*code_files(), *sorted(file for file in ROOT.rglob("*") if file.suffix in (".npz", ".txt"))):
         content = normalised(file.read_text(encoding="utf-8")) if file.suffix == ".py" else of_file(file)
         digest.update(f"{file.relative_to(ROOT).as_posix()} {hashlib.sha256(content.encode()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
 
-def imported_modules(start: Path) -> set[Path]:
-    """The package's own modules that a module imports, directly or through others; with itself."""
-    seen: set[Path] = set()
-    waiting = [start]
-    while waiting:
-        file = waiting.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            for name in names:
-                parts = name.split(".")
-                if parts[0] == "zgul":
-                    places = [ROOT.joinpath(*parts[1:n]) for n in range(1, len(parts) + 1)]
-                    found = [p for place in places for p in (place.with_suffix(".py"), place / "__init__.py")]
-                    waiting += [path for path in found if path.is_file()]
-    return seen
+def code_files() -> list[Path]:
+    """The modules that a run may execute."""
+    return sorted(file for file in ROOT.rglob("*.py") if not file.relative_to(ROOT).as_posix().startswith(NOT_RUN))
 
 
 def normalised(source: str) -> str:
     """Code without comments, docstrings and layout."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def machine(device: str) -> str:
@@ -143,7 +104,6 @@ def commit() -> str:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--", ".")
-        return git("rev-parse", "HEAD") + (" with changes" if changed else "")
+        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -27,7 +27,7 @@ from zgul.paper.plan import Inputs
 from zgul.paper.protocol import Protocol
 from zgul.tensors import load_tensors, save_tensors
 from zgul.training.config import TrainingConfig
-from zgul.training.labelled_data import LabelledData, labelled_data, sample, training_languages
+from zgul.training.labelled_data import LabelledData, load_labelled, sample, training_languages
 
 
 @dataclass
@@ -38,19 +38,20 @@ class SharedData(LabelledData):
     key: str = ""
     encoded: dict[str, EncodedCorpus] = field(default_factory=dict)
 
-    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages) -> EncodedCorpus:
+    def encode(
+        self,
+        sentences: Sequence[Sentence],
+        pieces: PieceEncoder,
+        table: ModelLanguages,
+        words: Sequence[Sequence[str]] | None = None,
+    ) -> EncodedCorpus:
         split = "train" if sentences is self.train else "dev" if sentences is self.dev else ""
-        if not split:
-            return super().encode(sentences, pieces, table)
+        if not split or words is not None:
+            return super().encode(sentences, pieces, table, words)
         key = f"{self.key} {split} {sorted(table.rows.items())} {pieces.max_pieces}"
         if key not in self.encoded:
             self.encoded[key] = self._kept(key, lambda: LabelledData.encode(self, sentences, pieces, table))
         return replace(self.encoded[key], table=table.values)  # the only part that depends on the method
-
-    def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
-        if self.noise.sentences:
-            return super().encode_epoch(pieces, table, seed, epoch)
-        return self.encode(self.train, pieces, table)
 
     def _kept(self, key: str, make: Callable[[], EncodedCorpus]) -> EncodedCorpus:
         """From the disk, or made and put there. The second process waits for the first."""
@@ -99,24 +100,19 @@ class Resources:
 
     def labelled(self, config: TrainingConfig) -> SharedData:
         """The data that a configuration trains on."""
-        languages = training_languages(config)
         limited = (config.limit, config.seed) if config.limit else ()
         treated = (config.unannotated, config.label_set_per_corpus, config.noise)
-        key = repr((config.group, config.task, languages, limited, treated))
+        key = repr((config.group, config.task, training_languages(config), limited, treated))
         if key not in self._data:
-            train: list[Sentence] = []
-            dev: list[Sentence] = []
-            for language in languages:
-                sentences = self.sentences(config.task, language, source_split(config.group, language, "train"))
-                train += sample(sentences, config.limit, config.seed) if config.limit else sentences
-                split = source_split(config.group, language, "dev")
-                dev += self.sentences(config.task, language, split, self.protocol.dev_limit)
+            data = load_labelled(config, self._read)
             if config.limit:  # a few sentences may lack a rare label
-                known = {tag for sentence in train for tag in sentence.tags or ()} | set(config.unannotated)
-                dev = [sentence for sentence in dev if known.issuperset(sentence.tags or ())]
-            made = labelled_data(train, dev, config)
-            self._data[key] = SharedData(**vars(made), cache=self.cache, key=key)
+                known = {*data.labels, *config.unannotated}
+                data.dev = [sentence for sentence in data.dev if known.issuperset(sentence.tags or ())]
+            self._data[key] = SharedData(**vars(data), cache=self.cache, key=key)
         return self._data[key]
+
+    def _read(self, task: str, language: str, split: str) -> list[Sentence]:
+        return self.sentences(task, language, split, self.protocol.dev_limit if split.endswith("dev") else 0)
 
     def judge(self, config: TrainingConfig, target: str) -> tuple[str, list[Sentence]]:
         """The most related source, and the part of its dev set that EM settings are chosen on."""

@@ -7,7 +7,6 @@ continue: its checkpoint and its trained weights. `zgul.paper.export` writes the
 
 import json
 import sqlite3
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,17 +133,14 @@ class Store:
         """The tags that a score was computed from."""
         query = "SELECT tags FROM predictions WHERE run = ? AND row = ? AND language = ?"
         for (packed,) in self._all(query, run, row, language):
-            return [tags.split(" ") if tags else [] for tags in _unpack(packed)]
+            return [tags.split(" ") if tags else [] for tags in json.loads(zlib.decompress(packed))]
         raise ZgulError(f"{self.folder} holds no predictions of {row} for {language} by run {run[:12]}")
 
     def gold(self, group: str, language: str) -> list[Sentence]:
         """The test sentences of a target as they were scored, with their tags."""
         for (packed,) in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
-            return [Sentence(words, tags, language) for words, tags in _unpack(packed)]
+            return [Sentence(words, tags, language) for words, tags in json.loads(zlib.decompress(packed))]
         raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
-
-    def has_gold(self, group: str, language: str) -> bool:
-        return (group, language) in self.gold_keys()
 
     def gold_keys(self) -> list[tuple[Any, ...]]:
         """Group and language of all test files whose sentences are kept."""
@@ -156,8 +152,7 @@ class Store:
 
     def facts(self, run: str) -> dict[str, Any]:
         """What is known of a run so far."""
-        lines = self._all("SELECT facts FROM runs WHERE hash = ?", run)
-        return dict(json.loads(lines[0][0])) if lines else {}
+        return next((json.loads(facts) for (facts,) in self._all("SELECT facts FROM runs WHERE hash = ?", run)), {})
 
     def scored(self, run: str) -> set[tuple[Any, ...]]:
         """Rows and languages of a run that have a score."""
@@ -172,9 +167,10 @@ class Store:
     def _insert(self, table: str, *values: Any, conflict: str = "REPLACE") -> None:
         self._db.execute(f"INSERT OR {conflict} INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
-    def _update(self, run: str, **values: Any) -> None:
+    def update(self, run: str, **values: Any) -> None:
+        """Change columns of a run: ``store.update(run, status=FAILED, error="…")``."""
         with self._transaction() as db:
-            db.execute(f"UPDATE runs SET {' = ?, '.join(values)} = ? WHERE hash = ?", (*values.values(), run))
+            db.execute(f"UPDATE runs SET {' = ?, '.join(values)} = ? WHERE hash = ?", (*_encoded(values), run))
 
     def note(self, **values: Any) -> None:
         """Add notes on the whole, or replace them."""
@@ -191,35 +187,14 @@ class Store:
             for run in runs:
                 same = (run.name, run.hash)
                 db.execute("DELETE FROM runs WHERE name = ? AND hash != ? AND status IN ('planned', 'failed')", same)
-                db.execute(f"UPDATE runs SET status = '{REPLACED}' WHERE name = ? AND hash != ?", same)
-                db.execute(f"UPDATE runs SET status = '{DONE}' WHERE hash = ? AND status = '{REPLACED}'", same[1:])
-                self._insert("runs", *_to_columns(run), conflict="IGNORE")
-
-    def start(self, run: str) -> None:
-        """A run begins, or begins again."""
-        self._update(run, status=RUNNING, error="", started=time.time())
-
-    def reset(self, run: str) -> None:
-        """Plan a run again that failed or was killed."""
-        if self.status(run) != DONE:
-            self._update(run, status=PLANNED, error="")
-
-    def finish(self, run: str, seconds: float, facts: dict[str, Any]) -> None:
-        """A run is done."""
-        self._update(run, status=DONE, seconds=seconds, facts=_json(facts))
-
-    def remember(self, run: str, facts: dict[str, Any]) -> None:
-        """Keep what is known of a run that still goes on."""
-        self._update(run, facts=_json(facts))
-
-    def fail(self, run: str, error: str) -> None:
-        """A run has failed."""
-        self._update(run, status=FAILED, error=error)
+                db.execute("UPDATE runs SET status = 'replaced' WHERE name = ? AND hash != ?", same)
+                db.execute("UPDATE runs SET status = 'done' WHERE hash = ? AND status = 'replaced'", same[1:])
+                self._insert("runs", *_encoded(asdict(run)), conflict="IGNORE")
 
     def add_score(self, score: Score, tags: Sequence[Sequence[str]] | None) -> None:
         """Keep a score with the tags it was computed from, where they are known."""
         with self._transaction():
-            self._insert("scores", *_to_columns(score))
+            self._insert("scores", *_encoded(asdict(score)))
             if tags is not None:
                 packed = _pack([" ".join(sentence) for sentence in tags])
                 self._insert("predictions", score.run, score.row, score.language, packed)
@@ -244,8 +219,8 @@ def _matching(cls: type[T], rows: Iterable[tuple[Any, ...]], filters: dict[str, 
     return [item for item in items if all(getattr(item, name) == value for name, value in filters.items())]
 
 
-def _to_columns(item: StoredRun | Score) -> list[Any]:
-    return [_json(value) if name in _JSON_COLUMNS else value for name, value in asdict(item).items()]
+def _encoded(columns: dict[str, Any]) -> list[Any]:
+    return [_json(value) if name in _JSON_COLUMNS else value for name, value in columns.items()]
 
 
 def _json(value: Any) -> str:
@@ -254,7 +229,3 @@ def _json(value: Any) -> str:
 
 def _pack(value: Any) -> bytes:
     return zlib.compress(_json(value).encode(), 9)
-
-
-def _unpack(value: bytes) -> Any:
-    return json.loads(zlib.decompress(value))

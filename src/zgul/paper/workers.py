@@ -63,17 +63,19 @@ def execute_all(work: Work, workers: int, *, report: Report = silent, until: flo
     """Do all runs; with ``workers=0`` in this process. ``until`` (``time.monotonic``) stops what still runs then."""
     store = Store(work.folder, create=True)
     store.plan(run.stored() for run in work.runs)
-    for run in work.runs:
-        store.reset(run.hash)  # what failed before, or was killed, is tried again
+    for run, status in work.statuses(store).items():
+        if status != DONE:
+            store.update(run, status=PLANNED, error="")  # what failed before, or was killed, is tried again
     stopped = False
-    if workers == 0:
-        _Worker(work, report).run_all()
-    else:
+    if workers:
         stopped = _watch(work, store, workers, report, until)
-    statuses, names = work.statuses(store), {run.hash: run.name for run in work.runs}
+    else:
+        _Worker(work, report).run_all()
+    names = {run.hash: run.name for run in work.runs}
     failed = {names[run.hash]: run.error for run in store.runs(status=FAILED) if run.hash in names}
+    done = [*work.statuses(store).values()].count(DONE)
     store.close()
-    return Outcome(sum(status == DONE for status in statuses.values()), failed, stopped)
+    return Outcome(done, failed, stopped)
 
 
 def _show(work: Work, store: Store, report: Report) -> None:
@@ -95,9 +97,7 @@ def _watch(work: Work, store: Store, workers: int, report: Report, until: float 
     crew = [start() for _ in range(min(workers, len(work.runs)))]
     deaths = 0
     try:
-        while crew:
-            if until is not None and time.monotonic() >= until:
-                return True
+        while crew and (until is None or time.monotonic() < until):
             time.sleep(WAIT)
             _show(work, store, report)
             for process in [process for process in crew if not process.is_alive()]:
@@ -108,7 +108,7 @@ def _watch(work: Work, store: Store, workers: int, report: Report, until: float 
                 if not _record_death(work, store, process.exitcode) and deaths >= DEATHS:
                     raise ZgulError(f"Worker processes die as they start (exit code {process.exitcode}). Try --jobs 0.")
                 crew.append(start())
-        return False
+        return bool(crew)
     finally:
         for process in crew:
             process.terminate()
@@ -124,7 +124,7 @@ def _record_death(work: Work, store: Store, code: int | None) -> bool:
     for run in (run for run, status in work.statuses(store).items() if status == RUNNING):
         try:
             with store.lock(run).acquire(timeout=0):
-                store.fail(run, reason)
+                store.update(run, status=FAILED, error=reason)
                 lost = True
         except Timeout:
             continue  # another process is at it
@@ -161,9 +161,7 @@ class _Worker:
     def run_all(self) -> None:
         while left := [run for run in self.work.runs if self.store.status(run.hash) not in (DONE, FAILED)]:
             held = self.executor.held_run
-            left.sort(
-                key=lambda run: not (held and run.needs[:1] == [held])
-            )  # runs that start from the model in memory
+            left.sort(key=lambda run: run.needs[:1] != [held])  # first those that start from the model in memory
             if not any(map(self._attempt, left)):
                 self.executor.release()
                 time.sleep(WAIT)  # all that is left runs elsewhere, or waits for it
@@ -171,13 +169,12 @@ class _Worker:
 
     def _attempt(self, run: Run) -> bool:
         """Do a run if it can start. False if it cannot."""
-        for need in run.needs:
-            status = self.store.status(need)
-            if status == FAILED:
-                self.store.fail(run.hash, f"it needs {self.work.needed[need].name}, which failed")
-                return True
-            if status != DONE:
-                return False
+        needs = {need: self.store.status(need) for need in run.needs}
+        if failed := [self.work.needed[need].name for need, status in needs.items() if status == FAILED]:
+            self.store.update(run.hash, status=FAILED, error=f"it needs {failed[0]}, which failed")
+            return True
+        if any(status != DONE for status in needs.values()):
+            return False
         try:
             with self.store.lock(run.hash).acquire(timeout=0):
                 if self.store.status(run.hash) in (DONE, FAILED):
@@ -188,7 +185,7 @@ class _Worker:
             return False  # another process is at it
 
     def _do(self, run: Run) -> None:
-        self.store.start(run.hash)
+        self.store.update(run.hash, status=RUNNING, error="", started=time.time())
         started = time.monotonic()
         try:
             with warnings.catch_warnings():
@@ -199,9 +196,9 @@ class _Worker:
             if not isinstance(error, ZgulError):
                 reason += "\n" + "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
             self.executor.release()
-            self.store.fail(run.hash, reason)
+            self.store.update(run.hash, status=FAILED, error=reason)
             return
-        self.store.finish(run.hash, round(time.monotonic() - started, 2), facts)
+        self.store.update(run.hash, status=DONE, seconds=round(time.monotonic() - started, 2), facts=facts)
         self._tidy(run)
 
     def _tidy(self, run: Run) -> None:

@@ -8,15 +8,13 @@ from zgul.methods import METHODS, MethodOptions
 from zgul.options import Options, option
 from zgul.tagger.decoding import DECODINGS
 
-WHAT, HOW, NOISE, EM, METHOD = (
-    "What to train",
-    "How to train",
-    "Annotation and noise",
-    "EM settings",
-    "Inside the method",
-)
+WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", "EM settings"
 PRECISIONS = ("auto", "float32", "bfloat16")
-EM_BY = ("source", "loso", "target")
+EM_BY = {  # whose dev sets EM settings are chosen on
+    "source": "the dev set of the most related source",
+    "loso": "the dev set of the most related source, with a tagger trained without it",
+    "target": "the target's own dev set where there is one (not zero-shot)",
+}
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class TrainingConfig(Options):
         "source",
         "Choose EM settings on the dev set of the most related source, on that source left out of training (loso), or "
         "on the target's own dev set, which is no longer zero-shot.",
-        choices=EM_BY,
+        choices=tuple(EM_BY),
         panel=EM,
     )
     em_sentences: int = option(300, "Dev sentences to choose EM settings on; 0: no choice.", least=0, panel=EM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,8 @@ from zgul.methods import find_method
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.noise import CharacterNoise, letter_counts
 
+Reader = Callable[[str, str, str], list[Sentence]]  # of task, language and split
+
 
 @dataclass
 class LabelledData:
@@ -32,19 +34,25 @@ class LabelledData:
     corpus_of: dict[str, int]  # language to row of `allowed`
     noise: NoiseConfig = field(default_factory=NoiseConfig)
 
-    def encode(self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages) -> EncodedCorpus:
-        """Encode sentences as they are."""
-        return pieces.encode(sentences, labels=self._index(), languages=table, corpora=self._corpora(sentences))
+    def encode(
+        self,
+        sentences: Sequence[Sentence],
+        pieces: PieceEncoder,
+        table: ModelLanguages,
+        words: Sequence[Sequence[str]] | None = None,
+    ) -> EncodedCorpus:
+        """Encode sentences, with other ``words`` in the place of their own if given."""
+        index = {label: row for row, label in enumerate(self.labels)}
+        corpora = [self.corpus_of.get(sentence.language or "", 0) for sentence in sentences]
+        return pieces.encode(sentences, labels=index, languages=table, corpora=corpora, words=words)
 
     def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
         """Encode the training sentences of one epoch, with this epoch's own noise."""
-        words: Sequence[Sequence[str]] = [sentence.words for sentence in self.train]
+        words = None
         if self.noise.sentences:
-            languages = [sentence.language for sentence in self.train]
-            words = self._noiser().apply(words, languages, np.random.default_rng([seed, epoch]))
-        return pieces.encode(
-            self.train, labels=self._index(), languages=table, corpora=self._corpora(self.train), words=words
-        )
+            noise = CharacterNoise(letter_counts(self.train), self.noise)
+            words = noise.apply([sentence.words for sentence in self.train], np.random.default_rng([seed, epoch]))
+        return self.encode(self.train, pieces, table, words)
 
     def label_shares(self) -> Tensor:
         """How often each label occurs in the training data, as shares [C]."""
@@ -52,42 +60,24 @@ class LabelledData:
         times = torch.tensor([float(counts[label]) for label in self.labels])
         return times / times.sum()
 
-    def _noiser(self) -> CharacterNoise:
-        return CharacterNoise(
-            letter_counts(self.train),
-            sentence_share=self.noise.sentences,
-            word_share=self.noise.words,
-            edits=self.noise.edits,
-        )
 
-    def _index(self) -> dict[str, int]:
-        return {label: index for index, label in enumerate(self.labels)}
-
-    def _corpora(self, sentences: Sequence[Sentence]) -> list[int]:
-        return [self.corpus_of.get(sentence.language or "", 0) for sentence in sentences]
-
-
-def load_labelled(config: TrainingConfig) -> LabelledData:
-    """Read the corpora that a configuration asks for."""
-    folder = DataFolder(config.data)
+def load_labelled(
+    config: TrainingConfig, read: Callable[[str, str, str], list[Sentence]] | None = None
+) -> LabelledData:
+    """Read the corpora that a configuration asks for: with ``read``, from task, language and split, or its folder."""
+    read = read or DataFolder(config.data).sentences
     train: list[Sentence] = []
     dev: list[Sentence] = []
     for language in training_languages(config):
-        sentences = folder.sentences(config.task, language, source_split(config.group, language, "train"))
+        sentences = read(config.task, language, source_split(config.group, language, "train"))
         train += sample(sentences, config.limit, config.seed) if config.limit else sentences
-        dev += dev_sentences(config, language)
+        dev += read(config.task, language, source_split(config.group, language, "dev"))
     return labelled_data(train, dev, config)
 
 
 def training_languages(config: TrainingConfig) -> list[str]:
     """The languages whose labels are trained on."""
     return ["en"] if find_method(config.method).english_only else config.kept_sources
-
-
-def dev_sentences(config: TrainingConfig, language: str) -> list[Sentence]:
-    """A language's dev set."""
-    split = source_split(config.group, language, "dev")
-    return DataFolder(config.data).sentences(config.task, language, split)
 
 
 def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from zgul import encoders
 from zgul.adapters.finding import find_adapters
 from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device
 from zgul.encoders.encoder import Encoder
@@ -25,9 +27,9 @@ from zgul.methods import find_method
 from zgul.options import read_yaml
 from zgul.progress import Report, Status, counter, silent, within
 from zgul.tagger import Tagger, load_tagger, save_tagger
-from zgul.training.config import TrainingConfig
+from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
-from zgul.training.labelled_data import LabelledData, dev_sentences, load_labelled, sample
+from zgul.training.labelled_data import load_labelled, sample
 from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
 CONFIG = "train.yaml"  # the resolved configuration, beside the model
@@ -36,11 +38,6 @@ BITS = (32, 16, 9)  # per saved number
 MERGED = 9  # the form of shipped taggers: small, see zgul.tagger.saved
 MODEL = "config.json"  # is written last: where it exists, the model is complete
 PIVOT = "en"
-EM_BY = {
-    "source": "the dev set of the most related source",
-    "loso": "the dev set of the most related source, with a tagger trained without it",
-    "target": "the target's own dev set where there is one (not zero-shot)",
-}
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,11 @@ def resolve(config: TrainingConfig) -> TrainingConfig:
         config = replace(config, task=group.task, sources=config.sources or group.sources)
     if not config.sources:
         raise ZgulError("Say what to train on: --group germanic, or --task pos --sources en,is,de.")
-    config = replace(
-        config,
-        sources=_codes(config.sources),
-        leave_out=_codes(config.leave_out),
-        extra_adapters=_codes(config.extra_adapters),
-    )
+    names = ("sources", "leave_out", "extra_adapters")
+    codes: dict[str, Any] = {
+        name: tuple(dict.fromkeys(find(code).code for code in getattr(config, name))) for name in names
+    }
+    config = replace(config, **codes)
     if foreign := [language for language in config.leave_out if language not in config.sources]:
         raise ZgulError(f"{', '.join(foreign)} cannot be left out: the sources are {', '.join(config.sources)}.")
     if not config.kept_sources or (method.english_only and PIVOT not in config.kept_sources):
@@ -79,10 +75,6 @@ def resolve(config: TrainingConfig) -> TrainingConfig:
         fetch = f" Fetch it with: zgul data fetch --group {config.group} --output {config.data}" if config.group else ""
         raise ZgulError(f"{config.data}: no such folder.{fetch}")
     return config
-
-
-def _codes(languages: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(find(language).code for language in languages))
 
 
 def new_tagger(
@@ -117,11 +109,7 @@ def new_tagger(
 
 
 def train(
-    config: TrainingConfig,
-    output: Path | str | None = None,
-    *,
-    report: Report = silent,
-    saving: Saving = Saving(),
+    config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> Tagger:
     """Train what the configuration says and save it in ``output``."""
     config = resolve(config)
@@ -145,10 +133,19 @@ def train(
             (folder / CHECKPOINT).unlink(missing_ok=True)  # of a run that is overwritten
         if config.tensorboard:
             report = _with_tensorboard(folder, report)
-    tagger = _trained(trainer, tagger, config, data, report)
-    if judges is not None:
-        em, chosen = choose_settings(tagger, config, judges, report)
-        tagger = replace(tagger, em=em, about=tagger.about | {"em": chosen})
+    started, history = time.monotonic(), trainer.run(report)
+    about: dict[str, Any] = {
+        # where the data lay does not matter to others; train.yaml has it
+        "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
+        "sentences": dict(Counter(sentence.language for sentence in data.train)),
+        "dev_f1": trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"],
+        "steps": trainer.progress.step,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    em: dict[str, EMConfig] = {}
+    if judges:
+        em, about["em"] = choose_settings(replace(tagger), config, judges, report)
+    tagger = replace(tagger, about=about, em=em)
     if folder is not None:
         bank = config.adapters != "shipped" or bool(config.extra_adapters)
         bits = saving.bits
@@ -157,30 +154,11 @@ def train(
     return tagger
 
 
-def _trained(trainer: Trainer, tagger: Tagger, config: TrainingConfig, data: LabelledData, report: Report) -> Tagger:
-    """Run the training; gives the tagger with notes on how it was made."""
-    started = time.monotonic()
-    history = trainer.run(report)
-    about = {
-        # where the data lay does not matter to others; train.yaml has it
-        "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
-        "sentences": dict(Counter(sentence.language for sentence in data.train)),
-        "dev_f1": trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"],
-        "steps": trainer.progress.step,
-        "seconds": round(time.monotonic() - started, 1),
-    }
-    return replace(tagger, about=about)
-
-
 # --- leave one source out
 
 
 def leave_one_out(
-    config: TrainingConfig,
-    output: Path | str | None = None,
-    *,
-    report: Report = silent,
-    saving: Saving = Saving(),
+    config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> dict[str, dict[str, float]]:
     """Train once without each source but English. F1 on that source's dev set, as an unseen language, by strategy.
 
@@ -241,33 +219,27 @@ def _begin_leaving_out(config: TrainingConfig, output: Path, saving: Saving) -> 
 # --- EM settings
 
 
-@dataclass
-class Judges:
-    """What EM settings are chosen on: for each target ("" for any other language) languages, and their dev sets."""
-
-    languages: dict[str, list[str]]
-    dev: dict[str, list[Sentence]]
+Judges = dict[str, dict[str, list[Sentence]]]  # target ("" for any other language) -> languages with dev sentences
 
 
-def find_judges(config: TrainingConfig) -> Judges | None:
-    """The dev set of each target's most related source or, if asked for and there, its own. None without EM."""
+def find_judges(config: TrainingConfig) -> Judges:
+    """What EM settings are chosen on: the dev set of each target's most related source or, if asked for and there, its
+    own. Empty without EM.
+    """
     method = find_method(config.method)
     if not config.em_sentences or not any(map(method.uses_em, method.strategies)):
-        return None
+        return {}
     candidates = left_out(config) if config.em_by == "loso" else config.kept_sources
     targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
     related = {target: most_related(target, candidates) for target in targets}
-    judges = Judges({target: [source] for target, source in related.items()}, {})
-    judges.languages[""] = list(dict.fromkeys(related.values())) or candidates
+    dev = {source: _em_sample(config, source) for source in dict.fromkeys(related.values()) or candidates}
+    judges = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
     for target in targets if config.em_by == "target" else ():
         try:
-            judges.dev[target] = _em_sample(config, target)
-            judges.languages[target] = [target]
+            judges[target] = {target: _em_sample(config, target)}
         except ZgulError as error:
             message = f"EM settings for {target} are chosen on {related[target]}: {error}"
             warnings.warn(message, ZgulWarning, stacklevel=2)
-    for language in {language for used in judges.languages.values() for language in used} - set(judges.dev):
-        judges.dev[language] = _em_sample(config, language)
     return judges
 
 
@@ -275,19 +247,25 @@ def choose_settings(
     tagger: Tagger, config: TrainingConfig, judges: Judges, report: Report = silent
 ) -> tuple[dict[str, EMConfig], dict[str, Any]]:
     """EM settings for every target of the group, and how they were chosen."""
-    tables = {language: _table(tagger, config, language, dev, report) for language, dev in sorted(judges.dev.items())}
+    dev = {language: sentences for used in judges.values() for language, sentences in used.items()}
+    tables = {language: _table(tagger, config, language, dev[language], report) for language in sorted(dev)}
     settings: dict[str, EMConfig] = {}
     about: dict[str, Any] = {"by": EM_BY[config.em_by], "strategy": em_strategy(tagger), "targets": {}}
-    for target, judging in judges.languages.items():
+    for target, judging in judges.items():
         used = [tables[language] for language in judging]
         chosen = settings[target] = best_setting(used)
         about["targets"][target] = {
             "on": [f"{table.language} dev" + " (its own)" * (table.language == target) for table in used],
             "sentences": sum(table.sentences for table in used),
-            "f1": _mean([table.f1[chosen.steps, chosen.lr] for table in used]),
-            "f1_without_em": _mean([table.without for table in used]),
+            "f1": round(fmean(table.f1[chosen.steps, chosen.lr] for table in used), 3),
+            "f1_without_em": round(fmean(table.without for table in used), 3),
         }
     return settings, about
+
+
+def dev_sentences(config: TrainingConfig, language: str) -> list[Sentence]:
+    """A language's dev set."""
+    return DataFolder(config.data).sentences(config.task, language, source_split(config.group, language, "dev"))
 
 
 def _em_sample(config: TrainingConfig, language: str) -> list[Sentence]:
@@ -299,10 +277,6 @@ def _table(tagger: Tagger, config: TrainingConfig, language: str, dev: list[Sent
         without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0, tensorboard=False)
         tagger = train(without, report=within(report, f"without {language}"))
     return em_table(tagger, dev, on_batch=counter(report, f"EM settings on {language}", len(dev)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return round(sum(values) / len(values), 3)
 
 
 # --- the folder of a run

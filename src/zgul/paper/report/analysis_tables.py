@@ -217,8 +217,8 @@ def example_table(item: dict[str, Any], number: int = 0) -> ReportTable | None:
         rows[row] = [Cell(text=tag, bold=tag != gold) for tag, gold in pairs]
     words = {"where": f"{find(item['language']).name}, test sentence {item['sentence']}, seed {item['seed']}"}
     for example in (example for example in numbers.EXAMPLES if example.label == item.get("label")):
-        words["words"] = " ".join(example.words)
-        words["tags"] = "; ".join(f"{system} {' '.join(tags)}" for system, tags in example.tags.items())
+        words["words"] = example.words
+        words["tags"] = "; ".join(f"{system} {tags}" for system, tags in example.tags.items())
     kind = "paper-example" if "words" in words else "example"
     return table(f"{kind}/{item['language']}-{number}", ("", *item["words"]), rows, words)
 
