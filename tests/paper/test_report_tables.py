@@ -11,13 +11,12 @@ from zgul.corpora import Sentence
 from zgul.evaluation import mcnemar, scores
 from zgul.languages import similarity
 from zgul.paper import numbers
-from zgul.paper.analyses import analyse
-from zgul.paper.frame import Frame
+from zgul.paper.export import analyse
+from zgul.paper.frame import Frame, choose_settings
 from zgul.paper.report import analysis_tables, claims, open_results, score_tables
 from zgul.paper.report.build import build_report, departures, head, side_by_side
 from zgul.paper.report.document import Cell, table
 from zgul.paper.store import DONE, RUNNING, Store, StoredRun
-from zgul.paper.tuning import choose_settings
 
 
 def cells(table, row):

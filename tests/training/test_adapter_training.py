@@ -211,7 +211,8 @@ def test_heads(place: Path, tmp_path: Path) -> None:
     save_head(tmp_path / "head", head, "tiny")
     again = load_head(tmp_path / "head", encoder)
     x = torch.randn(3, WIDTH)
-    assert torch.equal(again(x, encoder.words.weight), head(x, encoder.words.weight))
+    embeddings = encoder.words.weight
+    assert torch.equal(again.decode(again.transform(x), embeddings), head.decode(head.transform(x), embeddings))
     other = tiny_encoder(MADE, width=32)[0]
     with pytest.raises(ZgulError, match=r"made for another encoder \(tiny\): this one has width 32 and \d+ pieces"):
         load_head(tmp_path / "head", other)

@@ -179,7 +179,7 @@ def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(
     expected = guess @ encoder.words.weight.t() + head.bias
     torch.testing.assert_close(scores, expected.flatten(0, 1), rtol=1e-4, atol=1e-4)
     assert torch.equal(truth, expected_truth.flatten())
-    wrong = head(block.inverse(picked), encoder.words.weight)
+    wrong = head.decode(head.transform(block.inverse(picked)), encoder.words.weight)
     assert not torch.allclose(scores, wrong.flatten(0, 1), atol=1e-2), "the order matters"
 
 
@@ -190,18 +190,20 @@ def test_training_lowers_the_loss_and_moves_only_what_it_should(
     text = [pack_text(pieces, MADE.text(source, 150), 16) for source in MADE.sources]
     torch.manual_seed(0)
     head = MLMHead(WIDTH, encoder.config.vocabulary)
-    first = train_masked_lm(MaskedLM(encoder, head, None, pieces), [torch.cat(text)], MLMConfig(60, 32, lr=1e-2))
-    assert first[-1]["loss"] < 0.9 * first[0]["loss"]
+    first: list[Status] = []
+    config = MLMConfig(60, 32, lr=1e-2)
+    train_masked_lm(MaskedLM(encoder, head, None, pieces), [torch.cat(text)], config, report=first.append)
+    assert first[-1].figures["loss"] < 0.9 * first[0].figures["loss"]
     head.requires_grad_(False)
     frozen = [value.clone() for value in [*encoder.parameters(), *head.parameters()]]
     adapters = [LanguageAdapter.new(source, WIDTH, 2, activation="gelu") for source in MADE.sources]
     bank = Bank(adapters, width=WIDTH, depth=2).requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces)
     heard: list[Status] = []
-    history = train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2, mix=mix), stage="bank", report=heard.append)
-    assert heard == [Status("bank", entry["step"], 150, {"loss": entry["loss"]}) for entry in history]
-    assert history[-1]["step"] == 150 and history[-1]["tokens"] == 150 * 3 * 16 * 16
-    assert sum(entry["loss"] for entry in history[-3:]) < sum(entry["loss"] for entry in history[:3])
+    train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2, mix=mix), stage="bank", report=heard.append)
+    losses = [status.figures["loss"] for status in heard]
+    assert heard == [Status("bank", 15 * n, 150, {"loss": loss}) for n, loss in enumerate(losses, start=1)]
+    assert sum(losses[-3:]) < sum(losses[:3])
     for value, before in zip([*encoder.parameters(), *head.parameters()], frozen, strict=True):
         assert torch.equal(value, before)
     held = pack_text(pieces, MADE.text("s0", 60, seed=9), 16)

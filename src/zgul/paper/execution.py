@@ -4,8 +4,6 @@ What is finished is kept at once: trained weights when training ends, each score
 that was killed continues where it stood.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

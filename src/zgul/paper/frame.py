@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean as mean
 from typing import Any, NamedTuple
@@ -101,3 +102,39 @@ def spread(values: Iterable[float]) -> MeanStd | None:
     """Mean and deviation, or None if there are no values."""
     found = list(values)
     return mean_std(found) if found else None
+
+
+@dataclass(frozen=True)
+class TunedMethod:
+    """What was tried for one method and task: dev F1 by rate and reduction, averaged over groups."""
+
+    task: str
+    method: str
+    groups: tuple[str, ...]
+    dev_f1: dict[tuple[float, float | None], float]  # (rate, reduction) -> F1; of SFT the reduction is None
+
+    @property
+    def chosen(self) -> tuple[float, float | None]:
+        return min(self.dev_f1, key=lambda setting: (-round(self.dev_f1[setting], 6), setting[0], setting[1] or 0))
+
+
+def choose_settings(runs: Iterable[StoredRun]) -> list[TunedMethod]:
+    """The settings chosen from finished runs of the part "tuning", by task and method.
+
+    The highest F1 on the dev sets of the sources wins: of a run the best epoch counts, and the groups of a task are
+    averaged. Of equals the smaller rate is taken, then the smaller reduction. A setting that lacks a group is left out.
+    """
+    tried: dict[tuple[str, str], dict[tuple[float, float | None], dict[str, float]]] = defaultdict(dict)
+    for run in runs:
+        if run.part == "tuning" and run.facts.get("dev_f1"):
+            setting = (float(run.extra["rate"]), run.extra.get("reduction"))
+            by_setting = tried[GROUPS[run.group].task, run.method]
+            by_setting.setdefault(setting, {})[run.group] = max(run.facts["dev_f1"])
+    tuned = []
+    for (task, method), settings in tried.items():
+        groups = tuple(name for name in GROUPS if any(name in by_group for by_group in settings.values()))
+        complete = {setting: by_group for setting, by_group in settings.items() if len(by_group) == len(groups)}
+        if complete:
+            means = {setting: mean(by_group.values()) for setting, by_group in complete.items()}
+            tuned.append(TunedMethod(task, method, groups, means))
+    return tuned

@@ -1,7 +1,5 @@
 """A description of every method: what it trains and freezes, how it infers, which rows of the paper it gives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from zgul.methods import METHODS
@@ -28,22 +26,20 @@ class MethodDescription:
 
 def describe_methods() -> list[MethodDescription]:
     """Describe every method. The numbers are counted on the methods' own modules."""
-    descriptions = []
-    for method in METHODS.values():
-        counted = count_parameters(method)
-        forms = RELEASE_FORMS if method.name == "zgul" else {}
-        descriptions.append(
-            MethodDescription(
-                method.name,
-                method.title,
-                "English" if method.english_only else "all sources",
-                tuple(counted.trained),
-                tuple(counted.frozen),
-                method.strategies,
-                tuple(rows_of(method.name)),
-                counted.trainable,
-                COST.get(method.title, "parameters"),
-                {group: count_parameters(method, options).trainable for group, (options, _) in forms.items()},
-            )
+    return [
+        MethodDescription(
+            method.name,
+            method.title,
+            "English" if method.english_only else "all sources",
+            tuple(counted.trained),
+            tuple(counted.frozen),
+            method.strategies,
+            tuple(rows_of(method.name)),
+            counted.trainable,
+            COST.get(method.title, "parameters"),
+            {group: count_parameters(method, options).trainable for group, (options, _) in RELEASE_FORMS.items()}
+            if method.name == "zgul"
+            else {},
         )
-    return descriptions
+        for method, counted in ((method, count_parameters(method)) for method in METHODS.values())
+    ]

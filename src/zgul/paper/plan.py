@@ -10,8 +10,6 @@ encoder, the adapters and the code, and the runs it starts from. Parts:
     unlabelled   text of a target: its adapter, an encoder pre-trained further on it, and the methods on these
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import warnings
@@ -29,10 +27,10 @@ from zgul.languages import GROUPS, find
 from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
+from zgul.paper.frame import choose_settings
 from zgul.paper.protocol import TUNING_GROUPS, WHAT, Protocol, rate_grid
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
-from zgul.paper.tuning import choose_settings
 from zgul.training.config import TrainingConfig
 
 PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
@@ -109,7 +107,6 @@ class Run:
         return TrainingConfig.from_dict(self.config)
 
     def stored(self) -> StoredRun:
-        """The run as the store knows it."""
         return StoredRun(self.hash, self.part, self.group, self.method, self.seed, self.name, self.config, self.extra)
 
 
@@ -139,14 +136,13 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
 
     A pattern is a part, group, method or target, or several of them with slashes, which must all fit.
     """
-    patterns = [pattern.strip("/").split("/") for item in only for pattern in item.split(",") if pattern.strip("/")]
+    patterns = [set(pattern.strip("/").split("/")) - {"*"} for item in only for pattern in item.split(",") if pattern]
     if not patterns:
         return runs
     words = {word for run in runs for word in _words(run)}
-    for word in (word for pattern in patterns for word in pattern if word != "*"):
-        if word not in words:
-            raise ZgulError(f"--only {word}: no run has it. There are: {', '.join(sorted(words))}.")
-    chosen = {run.hash for run in runs if any(set(pattern) - {"*"} <= _words(run) for pattern in patterns)}
+    if unknown := sorted(set().union(*patterns) - words):
+        raise ZgulError(f"--only {unknown[0]}: no run has it. There are: {', '.join(sorted(words))}.")
+    chosen = {run.hash for run in runs if any(pattern <= _words(run) for pattern in patterns)}
     known = {run.hash: run for run in runs}
     waiting = list(chosen)
     while waiting:
@@ -157,8 +153,7 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
 
 
 def _words(run: Run) -> set[str]:
-    words = {run.part, run.group, run.method}
-    return words | {run.extra["language"]} if "language" in run.extra else words
+    return {run.part, run.group, run.method, run.extra.get("language", run.part)}
 
 
 class _Planner:
@@ -179,32 +174,32 @@ class _Planner:
 
     def runs(self) -> list[Run]:
         runs: list[Run] = []
-        for group in (group for group in self.protocol.groups if self._has_sources(group)):
-            languages = self._targets(group)
+        for group in self._groups():
+            task, targets = GROUPS[group].task, GROUPS[group].targets
+            languages = [code for code in targets if self._has(code, task, code, "test")]
             trained: dict[tuple[str, int], Run] = {}
             for seed in self.protocol.seeds:
                 for method in TRAINED:
                     rows = rows_of(method, "zero-shot", "em")
                     trained[method, seed] = self._trained(("zero-shot", group, method, seed), languages, rows)
-                runs += self._variants(group, seed, languages)
+                for name, changes in VARIANTS.items():
+                    place, rows = ("variants", group, "zgul", seed), rows_of("zgul", "zero-shot")
+                    runs.append(self._trained(place, languages, rows, changes, extra={"variant": name}))
             runs += trained.values()
-            for base in trained.values():
-                if base.method in FEW_SHOT:
-                    runs += [run for language in languages for run in self._few_shot(base, language)]
-            for language in languages:
-                for share in self.protocol.shares:
-                    runs += self._unlabelled(group, language, share, trained)
+            for base, language in product(trained.values(), languages):
+                runs += self._few_shot(base, language) if base.method in FEW_SHOT else []
+            for language, share in product(languages, self.protocol.shares):
+                runs += self._unlabelled(group, language, share, trained)
         return list({run.hash: run for run in runs}.values())
 
     # --- tuning
 
     def tuning(self, done: Iterable[StoredRun]) -> list[Run]:
-        there = [group for group in self.protocol.groups if self._has_sources(group)]
+        there = self._groups()
         groups = [group for pair in TUNING_GROUPS for group in [g for g in pair if g in there][:1]]
         first = [
             self._tuning_run(group, method, rate, REDUCTION if find_method(method).needs_bank else None)
-            for group in groups
-            for method in TRAINED
+            for group, method in product(groups, TRAINED)
             for rate in rate_grid(method, self.inputs.encoder)
         ]
         tried = [run for run in done if run.hash in {run.hash for run in first}]
@@ -213,8 +208,7 @@ class _Planner:
         chosen = tuned_settings(tried)
         return first + [
             self._tuning_run(group, method, chosen[GROUPS[group].task, method][0], OTHER_REDUCTION)
-            for group in groups
-            for method in TRAINED
+            for group, method in product(groups, TRAINED)
             if find_method(method).needs_bank
         ]
 
@@ -275,30 +269,25 @@ class _Planner:
         files = {f"{task}/{code}/{split}": self.data.labelled_file(task, code, split) for code, split in read}
         return {name: provenance.of_file(path) for name, path in files.items() if path is not None}
 
-    def _variants(self, group: str, seed: int, languages: list[str]) -> list[Run]:
-        rows = rows_of("zgul", "zero-shot")
+    def _groups(self) -> list[str]:
+        """The groups whose sources all have data."""
         return [
-            self._trained(("variants", group, "zgul", seed), languages, rows, changes, extra={"variant": name})
-            for name, changes in VARIANTS.items()
+            name
+            for name in self.protocol.groups
+            if all(
+                self._has(name, GROUPS[name].task, code, source_split(name, code, split))
+                for code in GROUPS[name].sources
+                for split in ("train", "dev")
+            )
         ]
 
-    def _has_sources(self, group: str) -> bool:
-        task = GROUPS[group].task
-        for source in GROUPS[group].sources:
-            for split in (source_split(group, source, split) for split in ("train", "dev")):
-                if self.data.labelled_file(task, source, split) is None:
-                    message = f"{group} is left out: {self.inputs.data} has no {task}/{source}/{split}"
-                    warnings.warn(message, ZgulWarning, stacklevel=2)
-                    return False
-        return True
-
-    def _targets(self, group: str) -> list[str]:
-        task = GROUPS[group].task
-        targets = [code for code in GROUPS[group].targets if self.data.labelled_file(task, code, "test") is not None]
-        for language in (code for code in GROUPS[group].targets if code not in targets):
-            message = f"{language} is left out: {self.inputs.data} has no {task}/{language}/test"
-            warnings.warn(message, ZgulWarning, stacklevel=2)
-        return targets
+    def _has(self, left_out: str, task: str, language: str, split: str) -> bool:
+        """Whether there is this file. A warning says what is left out without it."""
+        if self.data.labelled_file(task, language, split) is not None:
+            return True
+        message = f"{left_out} is left out: {self.inputs.data} has no {task}/{language}/{split}"
+        warnings.warn(message, ZgulWarning, stacklevel=2)
+        return False
 
     # --- few-shot
 
@@ -322,20 +311,12 @@ class _Planner:
         }
         rows = [row.inference() | {"weights": False} for row in rows_of(base.method, "zero-shot")]
         sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
-        return [
-            replace(
-                base,
-                part="few-shot",
-                config=config,
-                rows=rows,
-                languages=[language],
-                needs=[base.hash],
-                extra={"language": language, "examples": count, "draw": base.seed, "split": split},
-                checksums=sums,
-            )
-            for count in self.protocol.examples
-            if count <= there
-        ]
+        where = {"part": "few-shot", "languages": [language], "needs": [base.hash]}
+        extra = {"language": language, "draw": base.seed, "split": split}
+        few = replace(
+            base, part="few-shot", config=config, rows=rows, languages=[language], needs=needs, checksums=sums
+        )
+        return [replace(few, extra={**extra, "examples": n}) for n in self.protocol.examples if n <= there]
 
     # --- unlabelled text
 

@@ -1,7 +1,5 @@
 """The protocol of the experiments. The defaults are the paper's, as far as it states them."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

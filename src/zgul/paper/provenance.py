@@ -1,7 +1,5 @@
 """What a result came from: checksums of data, encoder, adapters and code; the machine and the commit."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

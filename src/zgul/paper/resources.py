@@ -1,7 +1,5 @@
 """What the runs of one process share: encoder, corpora and their pieces, adapters. Each is read once."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 from collections.abc import Callable, Sequence

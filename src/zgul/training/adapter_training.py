@@ -5,8 +5,6 @@ file or is trained first on the same text, under the encoder as it is. Then the 
 and head) is trained under it. Masked accuracy and perplexity on the held-out blocks tell what this gained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

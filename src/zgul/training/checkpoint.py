@@ -1,8 +1,7 @@
 """Checkpoints: everything that a run needs to go on bit for bit, in one safetensors file that is written atomically."""
 
-from __future__ import annotations
-
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,18 +60,13 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     progress = _read_progress(path, notes)
     _check_tensors(path, tensors, notes, optimiser)
     optimiser.load({name: tensors[f"model.{name}"] for name in optimiser.weights})
-    best = {
-        name: tensors[f"best.{name}"].to(value.device)
-        for name, value in optimiser.weights.items()
-        if f"best.{name}" in tensors
-    }
+    best = {name: tensors[f"best.{name}"] for name in optimiser.weights if f"best.{name}" in tensors}
+    best = {name: value.to(optimiser.weights[name].device) for name, value in best.items()}
     adamw = optimiser.adamw
-    state = adamw.state_dict()
-    state["state"] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimizer."):
-            _, index, name = key.split(".", 2)
-            state["state"].setdefault(int(index), {})[name] = value
+    state: dict[str, Any] = adamw.state_dict() | {"state": defaultdict(dict)}
+    for key in (key for key in tensors if key.startswith("optimizer.")):
+        _, index, name = key.split(".", 2)
+        state["state"][int(index)][name] = tensors[key]
     rates = [group["lr"] for group in adamw.param_groups]
     adamw.load_state_dict(state)
     for group, rate in zip(adamw.param_groups, rates, strict=True):

@@ -1,7 +1,5 @@
 """The options of a training run, from Python, a YAML file or the command line. They are saved with the model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from zgul.methods import METHODS, MethodOptions

@@ -5,8 +5,6 @@ rates of 3 to 100. No EM (T = 0) is one of the settings. Of equal settings, the 
 ten steps passes through one and five on its way, and all rates run side by side in one batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 

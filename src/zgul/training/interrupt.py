@@ -1,7 +1,5 @@
 """Ctrl-C while training: the step that it falls in is finished first, because half an update cannot be resumed."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

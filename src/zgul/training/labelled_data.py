@@ -1,7 +1,5 @@
 """The labelled data of a training run: its corpora, its labels, and their encoding, afresh with noise in each epoch."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -9,14 +9,10 @@ E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from
 partly in mixture with another's (``mix``), so that a weighted sum of adapters means something.
 """
 
-from __future__ import annotations
-
 import copy
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -72,9 +68,6 @@ class MLMHead(nn.Module):
 
     def decode(self, transformed: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
         return F.linear(transformed, embeddings, self.bias)
-
-    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
-        return self.decode(self.transform(hidden), embeddings)
 
 
 def pack_text(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> Tensor:
@@ -133,9 +126,7 @@ class MaskedLM(nn.Module):
         With ``order`` and ``share`` [N B], each block is read with ``share`` of its own adapter and the rest of adapter
         ``order[n]``.
         """
-        hidden, attend = self.encoder.embed(ids), masked_attention(None)
-        if self.bank is not None and len(self.bank.invertible):
-            hidden = self._invertible(hidden, inverse=False)
+        hidden, attend = self._invertible(self.encoder.embed(ids), inverse=False), masked_attention(None)
         for index in range(self.encoder.depth):
             x, f = self.encoder.layer(index, hidden, attend)
             if self.bank is not None:
@@ -150,28 +141,25 @@ class MaskedLM(nn.Module):
         return hidden
 
     def _invertible(self, x: Tensor, *, inverse: bool) -> Tensor:
-        assert self.bank is not None
-        parts = []
-        for block, group in zip(self.bank.invertible, x.chunk(len(self.bank)), strict=True):
-            assert isinstance(block, Invertible)
-            parts.append(block.inverse(group) if inverse else block(group))
-        return torch.cat(parts)
+        """Each language's group of blocks through its own invertible block, if it has one."""
+        blocks = list(self.bank.invertible) if self.bank is not None else []
+        parts = zip(blocks, x.chunk(max(1, len(blocks))), strict=False)
+        done = [block.inverse(own) if inverse else block(own) for block, own in parts if isinstance(block, Invertible)]
+        return torch.cat(done) if done else x
 
     def forward(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mask, read and guess: scores [N B k, V] and the truth [N B k]."""
         shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
         hidden = self.hidden(shown, order, share)
         hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
-        guess = self.head.transform(hidden)
-        if self.bank is not None and len(self.bank.invertible):  # the embeddings know nothing of the block
-            guess = self._invertible(guess, inverse=True)
+        guess = self._invertible(self.head.transform(hidden), inverse=True)  # the embeddings know nothing of the block
         return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1), truth.flatten()
 
 
 def train_masked_lm(
     model: MaskedLM, blocks: Sequence[Tensor], config: MLMConfig, *, stage: str = "masked LM", report: Report = silent
-) -> list[dict[str, Any]]:
-    """Train what requires gradients on the blocks of each language. Returns the history of the loss."""
+) -> None:
+    """Train what requires gradients on the blocks of each language. ``report`` receives the mean loss."""
     optimiser = Optimiser(model, lr=config.lr, weight_decay=0.01, clip=config.clip)
     device = optimiser.optimised[0].device
     torch.manual_seed(config.seed)
@@ -190,7 +178,6 @@ def train_masked_lm(
 
     step_of = GraphedStep(update)
     model.train()
-    started, history = time.monotonic(), []
     running, counted = torch.zeros((), device=device), 0
     every = max(1, min(100, config.steps // 10))
     for step in range(config.steps):
@@ -206,11 +193,8 @@ def train_masked_lm(
         running, counted = torch.zeros((), device=device), 0
         if not math.isfinite(loss):
             raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
-        seconds = time.monotonic() - started
-        history.append({"step": step + 1, "loss": loss, "seconds": seconds, "tokens": (step + 1) * ids.numel()})
         report(Status(stage, step + 1, config.steps, {"loss": loss}))
     model.eval()
-    return history
 
 
 @torch.no_grad()

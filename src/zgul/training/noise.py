@@ -6,8 +6,6 @@ Words without letters, digits and signs are never touched. A letter keeps the co
 only replaced by a mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``. Not in the paper.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from bisect import bisect
 from collections import Counter, defaultdict

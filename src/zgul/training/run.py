@@ -1,7 +1,5 @@
 """A training run from its configuration to a saved tagger, and leave-one-source-out."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections import Counter

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
-from zgul.paper.analyses import analyse
-from zgul.paper.export import open_store
+from zgul.paper.export import analyse, open_store
 from zgul.paper.frame import Frame
 from zgul.paper.report.build import SIDE_BY_SIDE, build_report, side_by_side
 from zgul.paper.report.document import Figure, Page, ReportTable

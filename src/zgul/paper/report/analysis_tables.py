@@ -13,11 +13,10 @@ from zgul.evaluation import MeanStd
 from zgul.languages import GROUPS, find, similarity
 from zgul.languages.relatedness import Kind
 from zgul.paper import numbers
-from zgul.paper.frame import Frame, average, encoder_of, spread
+from zgul.paper.frame import Frame, average, choose_settings, encoder_of, spread
 from zgul.paper.report.document import Cell, Head, Item, ReportTable, bold_best, cell, group_title, listed, table, text
 from zgul.paper.rows import COMPARED, TRAINED
 from zgul.paper.store import Score
-from zgul.paper.tuning import choose_settings
 
 WEIGHTS = {"lang2vec": "Lang2Vec", "fusion": "Fusion", "emea": "MADX^multi-EMEA"}
 MEASURES: tuple[Kind, ...] = ("average", "genetic", "syntactic")  # of relatedness
