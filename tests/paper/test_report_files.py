@@ -14,8 +14,7 @@ import invented_results
 from zgul.errors import ZgulError
 from zgul.paper.export import export_results
 from zgul.paper.frame import Frame
-from zgul.paper.report import figures, open_results, report_files, write_report
-from zgul.paper.report.build import build_report, side_by_side
+from zgul.paper.report import build_report, figures, open_results, report_files, side_by_side, write_report
 from zgul.paper.report.document import Cell, ReportTable
 from zgul.paper.report.writers import latex_table, markdown_table, write_html, write_markdown
 from zgul.paper.store import Store

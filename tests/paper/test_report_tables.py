@@ -13,8 +13,7 @@ from zgul.languages import similarity
 from zgul.paper import numbers
 from zgul.paper.export import analyse
 from zgul.paper.frame import Frame, choose_settings
-from zgul.paper.report import analysis_tables, claims, open_results, score_tables
-from zgul.paper.report.build import build_report, departures, head, side_by_side
+from zgul.paper.report import analysis_tables, build_report, departures, head, open_results, score_tables, side_by_side
 from zgul.paper.report.document import Cell, table
 from zgul.paper.store import DONE, RUNNING, Store, StoredRun
 
@@ -218,7 +217,7 @@ def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
     then.note(protocol={"limit": 6000, "epochs": 4, "em_steps": [1, 5]})
     now.note(protocol={"limit": 0, "epochs": 4, "em_steps": [0, 1, 5]})
     frames = {"cut protocol": open_results(then.folder), "whole": open_results(now.folder)}
-    table, averages, settings = claims.earlier_tables(frames)
+    table, averages, settings = score_tables.earlier_tables(frames)
     first = cells(table, "ZGUL is first, Germanic")
     assert [cell.bold for cell in first] == [True, False]
     assert first[0].text.endswith("(does not hold)") and first[1].text.endswith("(holds)")
@@ -231,7 +230,7 @@ def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
     }
     report = build_report(frames["whole"], {"cut protocol": frames["cut protocol"]}, "whole")
     assert sections(report)["Earlier protocols"] == [table, averages, settings]
-    assert claims.earlier_tables({"whole": frames["whole"]}) == []
+    assert score_tables.earlier_tables({"whole": frames["whole"]}) == []
 
 
 def test_every_departure_is_named(tmp_path):
@@ -352,7 +351,7 @@ def clear_cut(tmp_path, winner) -> Store:
 def verdict(store):
     """The claim that ZGUL is first, and its row of the table of verdicts by column."""
     frame = open_results(store.folder)
-    table = claims.verdict_table(frame)
+    table = score_tables.verdict_table(frame)
     row = cells(table, "ZGUL is first, Germanic")
     return frame, dict(zip(columns(table), row, strict=True))
 
@@ -365,17 +364,17 @@ def test_claims_hold_where_the_difference_is_clear(tmp_path):
     own = by_seed(store, "germanic", "ZGUL")
     assert row["ZGUL"].value == pytest.approx(statistics.mean(statistics.mean(v.values()) for v in own.values()))
     assert row["Paper"].text == "+1.8* over CPG"
-    assert claims.summary(frame)[0].endswith("in 1 of 1 groups. The claim holds in 1.")
-    assert [claim.verdict for claim in claims.find_claims(frame).values()] == ["holds"] * 4
+    assert score_tables.summary(frame)[0].endswith("in 1 of 1 groups. The claim holds in 1.")
+    assert [claim.verdict for claim in score_tables.find_claims(frame).values()] == ["holds"] * 4
     assert cells(score_tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == "*"
 
 
 def test_claims_do_not_hold_where_a_baseline_wins(tmp_path):
     frame, row = verdict(clear_cut(tmp_path, "SFT-M"))
-    assert claims.find_claim(frame, "germanic").row == "SFT-M"
+    assert score_tables.find_claim(frame, "germanic").row == "SFT-M"
     assert (row["Verdict"].text, row["Verdict"].bold) == ("does not hold", False)
     assert row["Against"].text.startswith("SFT-M ") and row["Difference"].text.startswith("−")
-    assert claims.summary(frame)[0].endswith("in 0 of 1 groups. The claim holds in 0.")
+    assert score_tables.summary(frame)[0].endswith("in 0 of 1 groups. The claim holds in 0.")
     assert cells(score_tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == ""
 
 

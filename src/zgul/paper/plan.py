@@ -31,7 +31,7 @@ from zgul.paper.frame import choose_settings
 from zgul.paper.protocol import TUNING_GROUPS, WHAT, Protocol, rate_grid
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
-from zgul.training.config import TrainingConfig
+from zgul.training.config import ADAPTERS, TrainingConfig
 
 PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
 READING = "text"  # the "method" of a run that reads unlabelled text
@@ -64,9 +64,7 @@ class Inputs(Options):
 
     data: str = option("", "Data folder with TASK/LANG/SPLIT.tsv and text/.", panel=WHAT, metavar="DIR")
     encoder: str = option("embedded", "Encoder: embedded, a folder or a hub name.", panel=WHAT)
-    adapters: str = option(
-        "shipped", "Adapters: shipped, new, files or folders with commas, or {lang}/wiki@ukp.", panel=WHAT
-    )
+    adapters: str = option("shipped", ADAPTERS, panel=WHAT)
     head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
     device: str = option("auto", "auto, cpu or cuda.", panel=WHAT)
 
@@ -311,12 +309,13 @@ class _Planner:
         }
         rows = [row.inference() | {"weights": False} for row in rows_of(base.method, "zero-shot")]
         sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
-        where = {"part": "few-shot", "languages": [language], "needs": [base.hash]}
         extra = {"language": language, "draw": base.seed, "split": split}
-        few = replace(
-            base, part="few-shot", config=config, rows=rows, languages=[language], needs=needs, checksums=sums
-        )
-        return [replace(few, extra={**extra, "examples": n}) for n in self.protocol.examples if n <= there]
+        few = replace(base, part="few-shot", config=config, rows=rows, languages=[language], checksums=sums)
+        return [
+            replace(few, needs=[base.hash], extra={**extra, "examples": n})
+            for n in self.protocol.examples
+            if n <= there
+        ]
 
     # --- unlabelled text
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from zgul.errors import ZgulError
 from zgul.languages import GROUPS
 from zgul.options import Options, option
+from zgul.training.config import PRECISIONS
 from zgul.training.em_tuning import Grid
 
 WHAT, SMALLER, FEW, TEXT = "What to run", "Training", "Few-shot", "Unlabelled text"
+EM_HELP = "Choose EM settings on the dev set of the most related source, or on that source left out (loso)."
 WHOLE_ENCODER = ("sft-en", "sft-m", "cpg")  # methods that train the whole encoder need smaller rates
 # Learning rates that are tried. The paper's are for mBERT; the embedded encoder is smaller and needs larger ones.
 EMBEDDED_GRID = {True: (5e-5, 1e-4, 2e-4, 4e-4), False: (2e-4, 5e-4, 1e-3, 2e-3)}
@@ -27,9 +29,7 @@ class Protocol(Options):
 
     seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, with commas.", panel=WHAT)
     groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, with commas.", panel=WHAT)
-    tune: bool = option(
-        True, "Choose learning rate and reduction factor of each method on the source dev sets first.", panel=WHAT
-    )
+    tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
     limit: int = option(0, "Training sentences of each source [default: all].", least=0, panel=SMALLER)
     dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)
     test_limit: int = option(0, "Test sentences of each target [default: all].", least=0, panel=SMALLER)
@@ -37,29 +37,17 @@ class Protocol(Options):
     lr: float = option(0.0, "Learning rate of all methods [default: tuned].", least=0, panel=SMALLER)
     batch_size: int = option(32, "Sentences in a batch.", least=1, panel=SMALLER)
     accumulate: int = option(4, "Batches in a step.", least=1, panel=SMALLER)
-    em_by: str = option(
-        "source",
-        "Choose EM settings on the dev set of the most related source, or on that source left out (loso).",
-        choices=("source", "loso"),
-        panel=SMALLER,
-    )
+    em_by: str = option("source", EM_HELP, choices=("source", "loso"), panel=SMALLER)
     em_sentences: int = option(300, "Dev sentences that EM settings are chosen on.", least=0, panel=SMALLER)
     em_steps: tuple[int, ...] = option(Grid().steps, "EM steps to try, beside none.", panel=SMALLER)
     em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", panel=SMALLER)
-    precision: str = option(
-        "auto",
-        "auto is bfloat16 on a GPU and float32 on a CPU.",
-        choices=("auto", "float32", "bfloat16"),
-        panel=SMALLER,
-    )
+    precision: str = option("auto", "auto: bfloat16 on a GPU, float32 on a CPU.", choices=PRECISIONS, panel=SMALLER)
     examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", panel=FEW)
     few_epochs: int = option(10, "Epochs on the examples.", least=1, panel=FEW)
     few_batch: int = option(8, "Sentences in a batch.", least=1, panel=FEW)
     few_lr: float = option(0.0, "Learning rate [default: the method's own].", least=0, panel=FEW)
     shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", panel=TEXT)
-    text_languages: tuple[str, ...] = option(
-        (), "Targets whose text is read [default: all that have some].", panel=TEXT
-    )
+    text_languages: tuple[str, ...] = option((), "Targets whose text is read [default: all with text].", panel=TEXT)
     text_lines: int = option(0, "Lines of text of each target [default: all].", least=0, panel=TEXT)
     text_steps: int = option(2000, "Masked-LM steps: of the head, of the adapter, of the encoder.", least=1, panel=TEXT)
     text_blocks: int = option(16, "Blocks of 128 pieces in such a step.", least=1, panel=TEXT)

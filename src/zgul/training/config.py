@@ -7,12 +7,15 @@ from zgul.options import Options, option
 from zgul.tagger.decoding import DECODINGS
 
 WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", "EM settings"
+ADAPTERS = "Language adapters: shipped, new (they change nothing), files or folders with commas, or {lang}/wiki@ukp."
+SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
     "source": "the dev set of the most related source",
     "loso": "the dev set of the most related source, with a tagger trained without it",
     "target": "the target's own dev set where there is one (not zero-shot)",
 }
+EM_HELP = "Choose EM settings on " + "; ".join(f"{by}: {where}" for by, where in EM_BY.items()) + "."
 
 
 @dataclass(frozen=True)
@@ -28,23 +31,15 @@ class NoiseConfig(Options):
 class TrainingConfig(Options):
     """One training run. The defaults are the paper's."""
 
-    method: str = option(
-        "zgul", "Method to train: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME"
-    )
+    method: str = option("zgul", "Method: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME")
     group: str = option("", "Language group: germanic, slavic, african or indo-aryan.", panel=WHAT)
     task: str = option("pos", "Task, where no group gives it.", choices=("pos", "ner"), panel=WHAT)
     sources: tuple[str, ...] = option((), "Source languages with commas, instead of the group's.", panel=WHAT)
     leave_out: tuple[str, ...] = option((), "Sources to train without, with commas.", panel=WHAT)
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")
     encoder: str = option("embedded", "Encoder: embedded, a folder or a name on the Hugging Face hub.", panel=WHAT)
-    adapters: str = option(
-        "shipped",
-        "Language adapters: shipped, new (they change nothing), files or folders with commas, or {lang}/wiki@ukp.",
-        panel=WHAT,
-    )
-    extra_adapters: tuple[str, ...] = option(
-        (), "Further languages whose adapters join the bank: the target, for ZGUL++.", panel=WHAT
-    )
+    adapters: str = option("shipped", ADAPTERS, panel=WHAT)
+    extra_adapters: tuple[str, ...] = option((), "Further languages in the bank: the target, for ZGUL++.", panel=WHAT)
     epochs: int = option(0, "Epochs [default: 5 for POS, 10 for NER].", least=0, panel=HOW)
     lr: float = option(1e-4, "Learning rate.", least=0, panel=HOW)
     language_lr: float = option(1.0, "Learning rate of lang2vec, as a share of the learning rate.", least=0, panel=HOW)
@@ -56,36 +51,20 @@ class TrainingConfig(Options):
     seed: int = option(0, "Random seed: new parameters, dropout, order, noise.", least=0, below=2**32, panel=HOW)
     eval_every: int = option(0, "Steps between evaluations on the dev sets [default: an epoch].", least=0, panel=HOW)
     patience: int = option(
-        0, "Stop after this many evaluations without a better F1 [default: never].", least=0, panel=HOW
+        0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW
     )
-    select: str = option(
-        "best", "Keep the weights with the best dev F1, or the last.", choices=("best", "last"), panel=HOW
-    )
+    select: str = option("best", "Keep the weights of the best dev F1, or the last.", choices=SELECT, panel=HOW)
     max_pieces: int = option(128, "Longer sentences are cut into chunks.", least=3, panel=HOW)
     limit: int = option(0, "Training sentences of each language [default: all].", least=0, panel=HOW)
-    decode: str = option(
-        "words", "Tags: each word's best label, or the best sequence that IOB2 allows.", choices=DECODINGS, panel=HOW
-    )
-    related_letters: bool = option(
-        False, "Read letters that the encoder does not know as related ones that it knows.", panel=HOW
-    )
+    decode: str = option("words", "Each word's best label, or the best IOB2 sequence.", choices=DECODINGS, panel=HOW)
+    related_letters: bool = option(False, "Read unknown letters as related ones that the encoder knows.", panel=HOW)
     precision: str = option("auto", "auto is bfloat16 on a GPU and float32 on a CPU.", choices=PRECISIONS, panel=HOW)
     device: str = option("auto", "auto, cpu or cuda.", panel=HOW)
     tensorboard: bool = option(False, "Write a TensorBoard log to OUTPUT/tensorboard.", panel=HOW)
-    unannotated: tuple[str, ...] = option(
-        (), "Labels that mean that no label was given, such as X: left out of loss and prediction.", panel=NOISE
-    )
-    label_set_per_corpus: bool = option(
-        False, "A label that a corpus never uses is unknown there, not absent.", panel=NOISE
-    )
+    unannotated: tuple[str, ...] = option((), "Labels that mean that none was given, such as X.", panel=NOISE)
+    label_set_per_corpus: bool = option(False, "Labels that a corpus never uses are unknown there.", panel=NOISE)
     noise: NoiseConfig = option(NoiseConfig(), "Spelling noise.")
-    em_by: str = option(
-        "source",
-        "Choose EM settings on the dev set of the most related source, on that source left out of training (loso), or "
-        "on the target's own dev set, which is no longer zero-shot.",
-        choices=tuple(EM_BY),
-        panel=EM,
-    )
+    em_by: str = option("source", EM_HELP, choices=tuple(EM_BY), panel=EM)
     em_sentences: int = option(300, "Dev sentences to choose EM settings on; 0: no choice.", least=0, panel=EM)
     options: MethodOptions = option(MethodOptions(), "Choices inside the method.")
 

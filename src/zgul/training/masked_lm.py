@@ -43,9 +43,7 @@ class MLMConfig(Options):
     warmup: float = option(0.05, "Share of the steps in which the learning rate rises.", least=0, most=1)
     clip: float = option(1.0, "Largest norm of the gradient.", above=0)
     masked: float = option(0.15, "Share of the pieces that are masked.", above=0, below=1)
-    mix: float = option(
-        0.0, "Share of the blocks that are read with another language's adapter mixed in.", least=0, most=1
-    )
+    mix: float = option(0.0, "Share of the blocks read with another language's adapter mixed in.", least=0, most=1)
     seed: int = option(0, "Random seed: order, masks, start.", least=0)
 
 

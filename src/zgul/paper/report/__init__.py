@@ -1,21 +1,39 @@
-"""The report on the paper's experiments: HTML, Markdown, LaTeX tables and figures from a store or its export."""
+"""The report on the paper's experiments: HTML, Markdown, LaTeX tables and figures from a store or its export.
 
-from collections.abc import Iterable, Iterator, Mapping
+`build_report` says what the report holds and in which order. A part without runs names the command that makes them.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
-from zgul.paper.export import analyse, open_store
+from zgul.languages import GROUPS, find
+from zgul.paper import numbers
+from zgul.paper.export import TagAlphabet, analyse, open_store
 from zgul.paper.frame import Frame
-from zgul.paper.report.build import SIDE_BY_SIDE, build_report, side_by_side
-from zgul.paper.report.document import Figure, Page, ReportTable
-from zgul.paper.report.figures import draw_files, matplotlib
-from zgul.paper.report.writers import latex_document, latex_table, write_html, write_markdown
+from zgul.paper.report import analysis_tables as analysis
+from zgul.paper.report import figures
+from zgul.paper.report import score_tables as scores
+from zgul.paper.report.document import Block, Figure, Page, ReportTable, group_title, listed, text
+from zgul.paper.report.writers import html_file, latex_document, latex_table, write_html, write_markdown
+from zgul.paper.rows import ZERO_SHOT
+from zgul.paper.store import FAILED
 from zgul.progress import Report as Progress
 from zgul.progress import Status, silent
 
 FORMATS = ("html", "md", "latex", "figures")
+RUN = "zgul experiment paper --data DIR --output DIR"
+FACTS = ("version", "commit", "code", "encoder", "adapters", "machine")  # notes of the store that stand at the head
+LIMITS = ("limit", "dev_limit", "test_limit", "epochs", "em_sentences", "text_lines", "text_steps")
+ALWAYS = ("starts", "language adapters", "corpora", "CPG's form", "probes")  # departures of every protocol
+SIDE_BY_SIDE = "side-by-side.html"
+SENTENCES = 250  # of each language on that page, from the start of its test file
+Blocks = Sequence[Block | None]
+Pages = dict[str, Page]  # file name -> page
 
 
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
@@ -44,7 +62,7 @@ def write_report(
     if output.exists() and not output.is_dir():
         raise ZgulError(f"{output} is a file; the report needs a folder")
     if {"html", "figures"} & set(chosen):
-        matplotlib()  # if it is missing, say so before any work
+        figures.matplotlib()  # if it is missing, say so before any work
     frame = open_results(place, data, report)
     before = {name: open_results(export) for name, export in (earlier or {}).items()}
     written = []
@@ -58,7 +76,7 @@ def write_report(
 
 def report_files(frame: Frame, pages: Mapping[str, Page], formats: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Every file of a report: its name in the report's folder and its bytes."""
-    draw = cache(draw_files)  # each figure once, however many files show it
+    draw = cache(figures.draw_files)  # each figure once, however many files show it
     blocks = {name: [block for blocks in page.sections.values() for block in blocks] for name, page in pages.items()}
     if "html" in formats:
         for name, page in pages.items():
@@ -77,3 +95,149 @@ def report_files(frame: Frame, pages: Mapping[str, Page], formats: Iterable[str]
         for figure in (block for part in blocks.values() for block in part if isinstance(block, Figure)):
             for kind, content in draw(figure).items():
                 yield f"figures/{figure.name}.{kind}", content
+
+
+def build_report(frame: Frame, before: Mapping[str, Frame] | None = None, label: str = "this report") -> Pages:
+    """The page "index" and one for each language. ``before`` holds results of earlier protocols by name."""
+    languages = {f"language-{code}": (group, code) for group in frame.groups() for code in frame.languages(group)}
+    links = {name: find(code).name for name, (_, code) in languages.items()}
+    sections = dict(_main_sections(frame, {**(before or {}), label: frame}))
+    pages = {"index": Page("The paper's experiments", sections, links)}
+    return pages | {name: _language_page(frame, *place) for name, place in languages.items()}
+
+
+def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[str, list[Block]]]:
+    """The sections of the main page. Where there is nothing to show, the command that makes it stands instead."""
+    tasks = ("pos", "ner")
+    zero_shot = f"{RUN} --only zero-shot"
+    verdicts = scores.verdict_table(frame)
+    summary = (*scores.summary(frame), *analysis.attention_summary(frame))
+    tuning = [analysis.tuning_table(frame, task) for task in tasks]
+    em = [analysis.em_choices_table(frame), scores.em_gains_table(frame), scores.em_tied_table(frame)]
+    text_runs = [scores.unlabelled_table(frame), figures.unlabelled_curve(frame)]
+    few_shot = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
+    few_shot_curves = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
+    data = [analysis.data_groups_table(frame), analysis.data_targets_table(frame)]
+    parts: tuple[tuple[str, Blocks, str], ...] = (
+        ("Ours and the paper's", [figures.overview(frame)], RUN),
+        ("How the results were made", [_as_list(head(frame))], RUN),
+        ("Do the paper's claims hold here?", [summary, text("rule"), verdicts] if verdicts else [], RUN),
+        ("Earlier protocols", scores.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
+        ("Departures from the paper", [_as_list(departures(frame))], RUN),
+        ("Zero-shot", [scores.zero_shot_table(frame, task) for task in tasks], zero_shot),
+        ("Tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
+        ("Entropy minimisation", [*em, *(scores.em_table(frame, task) for task in tasks)], zero_shot),
+        ("Attention", [analysis.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
+        ("Unlabelled target text", text_runs, f"{RUN} --only unlabelled"),
+        ("Few-shot", [*few_shot_curves, *few_shot], f"{RUN} --only few-shot"),
+        ("Encoders", [scores.encoders_table(frame, task) for task in tasks], f"{RUN} --encoder FOLDER"),
+        ("Class-wise F1", [analysis.classes_table(frame, task) for task in tasks], zero_shot),
+        ("Parameters and time", [analysis.cost_table(frame)], zero_shot),
+        ("Relatedness", figures.similarity_maps(), RUN),
+        ("Data", data, "zgul report DIR --data DATA --output DIR"),
+        ("Examples", _examples(frame), "zgul experiment export --sentences DIR FILE"),
+        ("Runs", _runs(frame), RUN),
+    )
+    for title, blocks, command in parts:
+        yield title, [block for block in blocks if block] or [f"No results yet: `{command}` makes them."]
+
+
+def _as_list(named: Mapping[str, str]) -> Block:
+    return tuple(f"**{name[0].upper()}{name[1:]}**: {value}" for name, value in named.items())
+
+
+def head(frame: Frame) -> dict[str, str]:
+    """How the results were made, in a few lines."""
+    meta = frame.store.meta
+    facts = {name: listed(meta[name]) for name in FACTS if meta.get(name)}
+    if checksums := meta.get("checksums"):
+        together = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
+        facts["data"] = f"{len(checksums)} files, together `sha256:{together}`"
+    facts["seeds"] = listed(sorted({run.seed for run in frame.runs})) or "–"
+    facts["departures from the paper"] = f"**{'; '.join(departures(frame))}** (explained in the section of that name)"
+    return facts
+
+
+def departures(frame: Frame) -> dict[str, str]:
+    """Every departure from the paper: what, and how."""
+    found = {}
+    protocol = frame.store.meta.get("protocol", {})
+    if encoder := frame.store.meta.get("encoder"):
+        found["encoder"] = text("departure encoder", encoder=encoder)
+    if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in LIMITS if protocol.get(name)]:
+        found["size"] = "; ".join(cuts) + "."
+    if protocol:
+        batch = protocol.get("batch_size", 32) * protocol.get("accumulate", 4)
+        found["rates"] = text(f"departure rates {'' if frame.runs_of('tuning') else 'not '}tuned", batch=batch)
+    steps, rates = (tuple(protocol.get(name) or ()) for name in ("em_steps", "em_rates"))
+    paper = numbers.GRID["EM LR"]
+    if steps not in ((), numbers.GRID["EM Steps"]) or rates not in ((), paper):
+        words = {"steps": listed(steps), "rates": listed(rates), "paper": listed(paper)}
+        found["EM's range"] = text("departure EM's range", **words)
+    return found | {name: text(f"departure {name}") for name in ALWAYS}
+
+
+def _examples(frame: Frame) -> Blocks:
+    blocks: list[Block | None] = []
+    if frame.groups() and frame.store.has_sentences:
+        blocks.append(f"The tags of any two systems on any sentence: [side by side]({SIDE_BY_SIDE}).")
+    if printed := frame.analyses.get("paper_examples"):
+        blocks += [text("paper-examples-rule"), *map(analysis.example_table, printed)]
+    if disputed := frame.analyses.get("examples"):
+        first = {item["language"]: item for item in reversed(disputed)}
+        blocks += [text("examples-rule"), *map(analysis.example_table, reversed(first.values()))]
+    return blocks
+
+
+def _runs(frame: Frame) -> Blocks:
+    meta = frame.store.meta
+    blocks: list[Block | None] = [analysis.runs_table(frame)]
+    if commands := dict.fromkeys(filter(None, meta.get("commands") or [meta.get("command")])):
+        blocks += ["Commands, in their order:", tuple(f"`{command}`" for command in commands)]
+    if protocol := meta.get("protocol"):
+        settings = listed(f"{name} {listed(value)}" for name, value in protocol.items() if value not in ((), [], ""))
+        blocks.append(f"Protocol of the last command: {settings}.")
+    if failed := frame.store.runs(status=FAILED):
+        blocks += ["Runs that failed:", tuple(f"`{run.name}`: {run.error}" for run in failed)]
+    if checksums := meta.get("checksums"):
+        blocks += ["Checksums of what the runs read:", tuple(f"{name}: `{value}`" for name, value in checksums.items())]
+    return blocks
+
+
+def _language_page(frame: Frame, group: str, code: str) -> Page:
+    """What there is on one target."""
+    task = GROUPS[group].task
+    examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
+    contents: dict[str, Blocks] = {
+        "Scores": [scores.language_rows_table(frame, group, code)],
+        "Weights and relatedness": [analysis.language_weights_table(frame, group, code)],
+        "Few-shot": [figures.few_shot_by_language(frame, code)],
+        "Class-wise F1": [analysis.classes_table(frame, task, code)],
+        "Examples": [analysis.example_table(item, number) for number, item in enumerate(examples, start=1)],
+        "Data": [analysis.data_targets_table(frame, code)],
+    }
+    sections = {title: [block for block in blocks if block] for title, blocks in contents.items() if any(blocks)}
+    return Page(f"{find(code).name} ({code}), {group_title(group)}, {task.upper()}", sections, {"index": "All results"})
+
+
+def side_by_side(frame: Frame) -> str | None:
+    """A page that shows the tags of two systems on one sentence; nothing if the sentences are not known."""
+    alphabet, languages = TagAlphabet(), {}
+    for group in frame.groups() if frame.store.has_sentences else ():
+        seed = min(run.seed for run in frame.runs_of("zero-shot", group))
+        for code in frame.languages(group):
+            gold = frame.store.gold(group, code)
+            entries = (entry for row in ZERO_SHOT for entry in frame.entries(row, group, language=code))
+            tags = {entry.score.row: frame.tags(entry) for entry in entries if entry.run.seed == seed}
+            languages[code] = {
+                "name": f"{find(code).name}, seed {seed}",
+                "words": [sentence.words for sentence in gold[:SENTENCES]],
+                "gold": alphabet.encode([sentence.tags for sentence in gold[:SENTENCES]]),
+                "systems": {row: alphabet.encode(said[:SENTENCES]) for row, said in tags.items()},
+                "total": len(gold),
+            }
+    tags_of = {letter: tag for tag, letter in alphabet.items()}
+    data = json.dumps({"languages": languages, "tags": tags_of}, ensure_ascii=False)
+    body = Path(__file__).with_name("side_by_side.html").read_text(encoding="utf-8")
+    safe = data.replace("<", "\\u003c")  # a word must not end the script
+    return html_file("Two systems side by side", body.replace("DATA", safe)) if languages else None
