@@ -49,10 +49,10 @@ class RunComparison:
         if whole.low > 0 or whole.high < 0:
             return f"On the whole: the {'first' if whole.difference > 0 else 'second'} is better."
         verdict = "On the whole: no difference in F1 beyond chance."
-        if whole.p < ALPHA:
-            more = "first" if whole.only_first_right > whole.only_second_right else "second"
-            verdict += f" By words (McNemar, p < {ALPHA}) the {more} is right more often: F1 counts chunks, not words."
-        return verdict
+        if whole.p >= ALPHA:
+            return verdict
+        more = "first" if whole.only_first_right > whole.only_second_right else "second"
+        return f"{verdict} By words (McNemar, p < {ALPHA}) the {more} is right more often: F1 counts chunks, not words."
 
 
 def compare_runs(

@@ -4,6 +4,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,13 @@ class SharedData(LabelledData):
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
             if not path.is_file():
-                _save_encoded(path, make())
-        return _load_encoded(path)
+                corpus = make()
+                tensors = {name: value for name, value in vars(corpus).items() if isinstance(value, torch.Tensor)}
+                tensors["sentence_sizes"] = torch.from_numpy(corpus.sentence_sizes)
+                save_tensors(path, tensors | {"specials": torch.tensor(corpus.specials)})
+        loaded: dict[str, Any] = load_tensors(path)
+        sizes, specials = loaded.pop("sentence_sizes").numpy(), loaded.pop("specials").tolist()
+        return EncodedCorpus(**loaded, sentence_sizes=sizes, specials=tuple(specials))
 
 
 class Resources:
@@ -69,20 +75,20 @@ class Resources:
     def __init__(self, inputs: Inputs, protocol: Protocol, cache: Path | None = None) -> None:
         self.inputs, self.protocol, self.cache = inputs, protocol, cache
         self.data = DataFolder(inputs.data)
-        self._encoder: tuple[Encoder, PieceTokenizer] | None = None
         self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
         self._data: dict[str, SharedData] = {}
         self._adapters: dict[tuple[str, tuple[str, ...]], list[LanguageAdapter]] = {}
 
+    @cached_property
+    def _encoder(self) -> tuple[Encoder, PieceTokenizer]:
+        return encoders.load(self.inputs.encoder)
+
     def encoder(self) -> tuple[Encoder, PieceTokenizer]:
-        """A fresh copy of the encoder, and the tokenizer."""
-        if self._encoder is None:
-            self._encoder = encoders.load(self.inputs.encoder)
-        encoder, tokenizer = self._encoder
-        copy = moved_copy(encoder, torch.device("cpu"))
+        """A copy of the encoder that shares no weights, and the tokenizer."""
+        copy = moved_copy(self._encoder[0], torch.device("cpu"))
         for parameter in copy.parameters():
             parameter.data = parameter.data.clone()
-        return copy, tokenizer
+        return copy, self._encoder[1]
 
     def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
         """A split, or as many of its sentences as asked for, the same for every run."""
@@ -130,16 +136,3 @@ class Resources:
         if key not in self._adapters:
             self._adapters[key] = find_adapters(places, languages, encoder, self.inputs.encoder)
         return self._adapters[key]
-
-
-def _save_encoded(path: Path, corpus: EncodedCorpus) -> None:
-    tensors = {name: value for name, value in vars(corpus).items() if isinstance(value, torch.Tensor)}
-    tensors["sentence_sizes"] = torch.from_numpy(corpus.sentence_sizes)
-    tensors["specials"] = torch.tensor(corpus.specials)
-    save_tensors(path, tensors)
-
-
-def _load_encoded(path: Path) -> EncodedCorpus:
-    tensors: dict[str, Any] = load_tensors(path)
-    sizes, specials = tensors.pop("sentence_sizes").numpy(), tensors.pop("specials").tolist()
-    return EncodedCorpus(**tensors, sentence_sizes=sizes, specials=tuple(specials))

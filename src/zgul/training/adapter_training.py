@@ -70,12 +70,10 @@ class TrainedAdapter:
 
 def split_text(lines: Iterable[str], pieces: PieceEncoder, length: int) -> Blocks:
     """Blocks of text, every 40th line held out. Held-out lines that are also trained on are dropped."""
-    train: list[str] = []
-    held: list[str] = []
-    for number, line in enumerate((line for line in lines if line.strip()), start=1):
-        (held if number % HELD_OUT == 0 else train).append(line)
+    kept = [line for line in lines if line.strip()]
+    train = [line for number, line in enumerate(kept, start=1) if number % HELD_OUT]
     known = set(train)
-    held = [line for line in held if line not in known]
+    held = [line for line in kept[HELD_OUT - 1 :: HELD_OUT] if line not in known]
     blocks = Blocks(pack_text(pieces, train, length), pack_text(pieces, held, length), len(train) + len(held))
     if not len(blocks.train) or not len(blocks.held_out):
         raise ZgulError(
@@ -113,23 +111,17 @@ def train_adapter(
         train_masked_lm(model, [blocks.train], config, stage="encoder", report=report)
         encoder.requires_grad_(False)
         return TrainedAdapter(None, head, {"before": before, "after": masked_scores(model, blocks.held_out)})
+    size = config.size or None
     adapter = LanguageAdapter.new(
-        language,
-        encoder.width,
-        encoder.depth,
-        size=config.size or None,
-        activation=config.activation,
-        invertible=config.invertible,
+        language, encoder.width, encoder.depth, size=size, activation=config.activation, invertible=config.invertible
     )
     bank = _bank(adapter, encoder).requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces, config.masked)
     train_masked_lm(model, [blocks.train], config, stage=f"adapter {language}", report=report)
-    scores = {"none": before}
-    for other in others:
-        foreign = MaskedLM(encoder, head, _bank(other, encoder), pieces, config.masked)
-        scores[other.language] = masked_scores(foreign, blocks.held_out)
-    scores[language] = masked_scores(model, blocks.held_out)
-    return TrainedAdapter(bank.extract(language), head, scores)
+    measured = {"none": before}
+    for name, own in [*((other.language, _bank(other, encoder)) for other in others), (language, bank)]:
+        measured[name] = masked_scores(MaskedLM(encoder, head, own, pieces, config.masked), blocks.held_out)
+    return TrainedAdapter(bank.extract(language), head, measured)
 
 
 def _bank(adapter: LanguageAdapter, encoder: Encoder) -> Bank:
@@ -156,14 +148,13 @@ def load_head(path: Path, encoder: Encoder) -> MLMHead:
     tensors, metadata = load_with_metadata(path)
     if "head" not in metadata:
         raise ZgulError(f"{path} holds no masked-LM head")
-    vocabulary = len(encoder.words.weight)
-    head = MLMHead(encoder.width, vocabulary)
+    head = MLMHead(encoder.width, len(encoder.words.weight))
     try:
         head.load_state_dict(tensors)
     except RuntimeError as error:
         raise ZgulError(
             f"{path} was made for another encoder ({metadata['head']}): this one has width {encoder.width} and "
-            f"{vocabulary} pieces. Leave --head out to train a new one."
+            f"{len(encoder.words.weight)} pieces. Leave --head out to train a new one."
         ) from error
     return head
 
@@ -213,14 +204,9 @@ def train_adapter_files(
     if known is None or config.full:  # a head that was trained with the encoder belongs to it
         save_head(output / HEAD if config.full else head_path, result.head, encoder)
     if result.adapter is not None:
-        result.adapter.about = {
-            "encoder": encoder,
-            "lines": blocks.lines,
-            "blocks": len(blocks.train),
-            "steps": config.steps,
-            "seed": config.seed,
-            "scores": {name: {"accuracy": a, "perplexity": p} for name, (a, p) in result.scores.items()},
-        }
+        scores = {name: {"accuracy": a, "perplexity": p} for name, (a, p) in result.scores.items()}
+        made_of = {"encoder": encoder, "lines": blocks.lines, "blocks": len(blocks.train)}
+        result.adapter.about = {**made_of, "steps": config.steps, "seed": config.seed, "scores": scores}
         save_adapters(made, [result.adapter])
         if adapterhub:
             write_adapter(result.adapter, output / language, model_type=body.config.model_type, model_name=encoder)

@@ -50,9 +50,7 @@ class TrainingConfig(Options):
     clip: float = option(1.0, "Largest norm of the gradient.", above=0, panel=HOW)
     seed: int = option(0, "Random seed: new parameters, dropout, order, noise.", least=0, below=2**32, panel=HOW)
     eval_every: int = option(0, "Steps between evaluations on the dev sets [default: an epoch].", least=0, panel=HOW)
-    patience: int = option(
-        0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW
-    )
+    patience: int = option(0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW)
     select: str = option("best", "Keep the weights of the best dev F1, or the last.", choices=SELECT, panel=HOW)
     max_pieces: int = option(128, "Longer sentences are cut into chunks.", least=3, panel=HOW)
     limit: int = option(0, "Training sentences of each language [default: all].", least=0, panel=HOW)
