@@ -221,9 +221,7 @@ Judges = dict[str, dict[str, list[Sentence]]]  # target ("" for any other langua
 
 
 def find_judges(config: TrainingConfig) -> Judges:
-    """What EM settings are chosen on: the dev set of each target's most related source or, if asked for and there, its
-    own. Empty without EM.
-    """
+    """The dev set of each target's most related source or, if asked for and there, its own. Empty without EM."""
     method = find_method(config.method)
     if not config.em_sentences or not any(map(method.uses_em, method.strategies)):
         return {}
