@@ -16,7 +16,7 @@ from benchmarks.reference import Release
 from benchmarks.setup import Context, random_batch, random_tagger
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import state_for_hub
-from zgul.encoders.hub_config import config_for_hub
+from zgul.encoders.folder import config_for_hub
 
 TOLERANCE = 1e-4  # of the largest number, after all layers
 ENCODERS = ("transformers", "our loop")  # the plain encoder is the faster of these

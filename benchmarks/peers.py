@@ -16,7 +16,7 @@ from benchmarks.harness import ROOT, NotMeasured
 from benchmarks.reference import Release
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import state_for_hub
-from zgul.encoders.hub_config import config_for_hub
+from zgul.encoders.folder import config_for_hub
 
 PYTHON = ROOT / ".venv-oracle" / "bin" / "python"
 

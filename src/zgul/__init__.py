@@ -7,8 +7,6 @@ Language Adapters" (Rathore et al., EMNLP 2023) and the methods it compares with
     print(tagger.tag("Hetta er ein lítil roynd."))
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Read and write JSON files. What is read may come from anybody, so its size, depth and numbers have limits."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress of long work. Library functions report a `Status`; the command line shows it as a bar."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

@@ -15,7 +15,7 @@ from zgul.adapters.adapterhub import read_adapter, write_adapter
 from zgul.adapters.bank import Bank
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.hub_config import config_from_hub
+from zgul.encoders.folder import config_from_hub
 from zgul.ensemble.weighting import ByLanguage, Weighting, ZGULWeighting
 from zgul.fast.engine import engine
 from zgul.methods.madx import RULED_OUT

@@ -5,14 +5,16 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 import torch
 
 from zgul import encoders
+from zgul.download import exclusive
 from zgul.encoders import embedded as files
-from zgul.encoders.encoder import Encoder
+from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
@@ -124,9 +126,14 @@ def test_two_processes_may_convert_at_once_and_the_next_is_quick(tmp_path: Path)
     third = start_loading(tmp_path)
     warm = third.communicate()[0].splitlines()
     assert cold[0][1] == cold[1][1] == warm[1]
-    assert [path.name for path in tmp_path.iterdir()] == [files.converted_folder().name]
+    assert names(tmp_path) == [files.converted_folder().name]
     assert min(float(lines[0]) for lines in cold) < 8
     assert float(warm[0]) < 3
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder, beside the lock that processes take turns by."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
 
 
 # --- converting, with a small file in place of the real one
@@ -135,9 +142,9 @@ def test_two_processes_may_convert_at_once_and_the_next_is_quick(tmp_path: Path)
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and an embedded file of four pieces."""
-    contents = files.EmbeddedFile(
-        {"model_type": "bert"}, ["<s>", "<pad>", "</s>", "<unk>"], [0.0] * 4, {}, 3, {"w": np.zeros(2, np.float32)}
-    )
+    config = EncoderConfig(vocabulary=4, width=2, depth=1, heads=1, inner=2, positions=8)
+    pieces = ["<s>", "<pad>", "</s>", "<unk>"]
+    contents = files.EmbeddedFile(config, pieces, [0.0] * 4, {}, 3, {"w": np.zeros(2, np.float32)})
     monkeypatch.setattr(files, "read", lambda: b"")
     monkeypatch.setattr(files, "parse", lambda data: contents)
     monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))
@@ -147,32 +154,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_converted_folder_is_made_once_and_can_be_read_by_others(cache: Path) -> None:
     folder = files.converted()
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
-    assert folder.stat().st_mode & 0o777 == 0o755 and not list(cache.glob(".*"))
+    assert folder.stat().st_mode & 0o777 == 0o755 and names(cache) == [folder.name]
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in folder.iterdir())
     (folder / "config.json").write_text("kept")
     assert files.converted() == folder and (folder / "config.json").read_text() == "kept"
 
 
-def test_a_loser_of_the_race_uses_the_winners_copy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save = files.save_file
-
-    def another_process_is_first(*arguments: object, **options: object) -> None:
-        files.converted_folder().mkdir()
-        (files.converted_folder() / "theirs").touch()
-        save(*arguments, **options)
-
-    monkeypatch.setattr(files, "save_file", another_process_is_first)
-    folder = files.converted()
-    assert [path.name for path in cache.rglob("*")] == [folder.name, "theirs"]
+def test_a_process_that_had_to_wait_uses_the_others_copy(cache: Path) -> None:
+    with exclusive(cache):
+        waiting = Thread(target=files.converted)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        (files.converted_folder() / "theirs").mkdir(parents=True)
+    waiting.join()
+    assert names(files.converted_folder()) == ["theirs"] and names(cache) == [files.converted_folder().name]
 
 
 def test_what_a_killed_process_left_is_removed(cache: Path) -> None:
-    name = files.converted_folder().name
-    old, recent = cache / f".{name}.old", cache / f".{name}.recent"
-    old.mkdir(parents=True)
-    recent.mkdir()
-    os.utime(old, (0, 0))
-    files.converted()
-    assert sorted(path.name for path in cache.iterdir()) == sorted([recent.name, name])
+    left = cache / f".{files.converted_folder().name}"
+    left.mkdir(parents=True)
+    (left / "model.safetensors").write_bytes(b"half")
+    folder = files.converted()
+    assert names(cache) == [folder.name] and (folder / "model.safetensors").read_bytes() != b"half"
 
 
 def test_a_failed_conversion_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +186,7 @@ def test_a_failed_conversion_leaves_nothing_behind(cache: Path, monkeypatch: pyt
     monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(ZgulError, match=r"No space left.*ZGUL_CACHE"):
         encoders.load("embedded")
-    assert not list(cache.iterdir())
+    assert not names(cache)
 
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import transformers
 from torch.testing import assert_close
 
 from zgul.encoders.encoder import Encoder, LowRankLinear, masked_attention, state_for_hub
-from zgul.encoders.hub_config import config_for_hub, config_from_hub
+from zgul.encoders.folder import config_for_hub, config_from_hub
 from zgul.errors import ZgulError
 
 SIZES: dict[str, Any] = {

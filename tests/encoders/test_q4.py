@@ -71,7 +71,7 @@ def test_bad_4_bit_files(tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match="no such file"):
         encoders.load(path)
     path.write_bytes(b"not this")
-    with pytest.raises(ZgulError, match="damaged"):
+    with pytest.raises(ZgulError, match="not a complete safetensors file"):
         encoders.load(path)
     save_file({"a": torch.zeros(1)}, path, metadata={"format": "pt"})
     with pytest.raises(ZgulError, match="not a 4-bit encoder of this version"):

@@ -10,8 +10,6 @@ Adapters may differ in bottleneck size and in activation. Narrow ones are padded
 add nothing, because every activation here maps 0 to 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to
 The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

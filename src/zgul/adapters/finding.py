@@ -1,7 +1,5 @@
 """Find the language adapters of a bank: shipped ones, new ones, files, folders, AdapterHub."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

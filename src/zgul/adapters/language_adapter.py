@@ -1,9 +1,8 @@
 """The language adapter of one language, outside a bank."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from zgul.adapters.bottleneck import Bottleneck, Invertible
 from zgul.errors import ZgulError
@@ -28,7 +27,7 @@ class LanguageAdapter:
         size: int | None = None,
         activation: str = "relu",
         invertible: bool = False,
-    ) -> LanguageAdapter:
+    ) -> Self:
         """An adapter that changes nothing yet. Its bottleneck is half the encoder's width, or ``size``."""
         layers = [Bottleneck(width, size or max(1, width // 2), activation) for _ in range(depth)]
         return cls(language, layers, Invertible(width, activation=activation) if invertible else None)

@@ -1,7 +1,5 @@
 """The language adapters that come with the package."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path

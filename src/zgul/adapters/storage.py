@@ -1,7 +1,5 @@
 """Language adapters in our own file: several in one safetensors, described in its metadata."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

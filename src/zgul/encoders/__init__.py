@@ -6,8 +6,6 @@ encoder, tokenizer = zgul.encoders.load("path/to/folder")        # saved by save
 encoder, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved by save_q4
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from zgul.encoders import embedded

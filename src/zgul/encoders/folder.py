@@ -4,33 +4,41 @@ A folder holds ``config.json``, ``model.safetensors`` (perhaps in several files 
 and ``tokenizer.json``. Code that comes with a model is never run, and pickles are read with ``weights_only``.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from zgul.encoders.encoder import Encoder, state_for_hub
-from zgul.encoders.hub_config import config_for_hub, config_from_hub
+from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.json_files import read_json, write_json
 from zgul.tensors import save_tensors
 
-CONFIG, WEIGHTS, INDEX, PICKLED = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-)
+CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+INDEX = f"{WEIGHTS}.index.json"
+# One layout: embeddings, then layers of attention and feed-forward with post-norms. Adapters need this.
+CLASSES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+LARGEST = 10_000_000  # of any size in a configuration; a larger one is a mistake, or meant to exhaust the memory
+_SIZES = {  # our field -> key in config.json, default
+    "vocabulary": ("vocab_size", None),
+    "width": ("hidden_size", None),
+    "depth": ("num_hidden_layers", None),
+    "heads": ("num_attention_heads", None),
+    "inner": ("intermediate_size", None),
+    "positions": ("max_position_embeddings", 512),
+    "types": ("type_vocab_size", 2),
+    "pad": ("pad_token_id", 0),
+}
 
 
 def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
@@ -40,13 +48,10 @@ def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
         tokenizer = PieceTokenizer.from_folder(folder)
         if tokenizer.backend.get_vocab_size() > config.vocabulary:
             raise ValueError(f"{TOKENIZER} has more pieces than {CONFIG} says, {config.vocabulary}")
-        encoder = Encoder.from_hub(config, _read_weights(folder)).float()
+        return Encoder.from_hub(config, _read_weights(folder)).float(), tokenizer
     except (OSError, ValueError, RuntimeError, SafetensorError, struct.error) as error:
-        raise ZgulError(
-            f"{folder} holds no complete encoder ({_first_line(error)}). It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, "
-            "as save_pretrained of a transformers model and its tokenizer writes them."
-        ) from error
-    return encoder, tokenizer
+        needed = f"It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, as save_pretrained of transformers writes them"
+        raise ZgulError(f"{folder} holds no complete encoder ({_first_line(error)}). {needed}.") from error
 
 
 def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
@@ -67,10 +72,47 @@ def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
 
 def save_folder(encoder: Encoder, tokenizer: PieceTokenizer, folder: Path) -> None:
     """Write an encoder in a form that `load_folder` and transformers read."""
-    folder.mkdir(parents=True, exist_ok=True)
     save_tensors(folder / WEIGHTS, state_for_hub(encoder), metadata={"format": "pt"})
     tokenizer.save(folder)
     write_json(folder / CONFIG, config_for_hub(encoder.config))
+
+
+def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> EncoderConfig:
+    """Check and convert the contents of a ``config.json``."""
+    model_type = values.get("model_type")
+    if model_type not in CLASSES:
+        raise ZgulError(f"{name} is of the type {model_type!r}. zgul works with {', '.join(CLASSES)}.")
+    if (kind := values.get("position_embedding_type", "absolute")) != "absolute":
+        raise ZgulError(f"{name} has {kind!r} positions. zgul supports absolute ones only.")
+    sizes: dict[str, int] = {}
+    for field, (key, default) in _SIZES.items():
+        value = values.get(key, 1 if field == "pad" and model_type != "bert" else default)
+        if type(value) is not int or not int(field != "pad") <= value <= LARGEST:
+            raise ZgulError(f"{name}: {key} in config.json is {value!r}, not a whole number up to {LARGEST:,}")
+        sizes[field] = value
+    if sizes["width"] % sizes["heads"]:
+        raise ZgulError(f"{name}: hidden_size is no multiple of num_attention_heads in config.json")
+    first = 0 if model_type == "bert" else sizes["pad"] + 1
+    if sizes["positions"] - first < 3:  # two special pieces and one of a word
+        raise ZgulError(f"{name}: max_position_embeddings in config.json leaves no room for a word")
+    eps = values.get("layer_norm_eps", 1e-12)
+    if type(eps) not in (int, float) or not 0 < eps < 1:
+        raise ZgulError(f"{name}: layer_norm_eps in config.json is {eps!r}, not a small number")
+    activation = str(values.get("hidden_act", "gelu"))
+    return EncoderConfig(
+        **sizes, eps=float(eps), activation=activation, first_position=first, model_type=str(model_type)
+    )
+
+
+def config_for_hub(config: EncoderConfig) -> dict[str, Any]:
+    """What transformers needs to build the same encoder."""
+    return {
+        "model_type": config.model_type,
+        "architectures": [f"{CLASSES[config.model_type]}Model"],
+        **{key: getattr(config, field) for field, (key, _) in _SIZES.items()},
+        "layer_norm_eps": config.eps,
+        "hidden_act": config.activation,
+    }
 
 
 def _download(name: str, *, local: bool) -> Path:
@@ -78,23 +120,23 @@ def _download(name: str, *, local: bool) -> Path:
     from huggingface_hub import hf_hub_download  # takes half a second, and most users never need it
     from huggingface_hub.errors import EntryNotFoundError
 
-    def fetch(file: str, *, optional: bool = True) -> Path | None:
+    def fetch(file: str) -> Path:
+        return Path(hf_hub_download(name, file, local_files_only=local))
+
+    def fetch_optional(file: str) -> Path | None:
         try:
-            return Path(hf_hub_download(name, file, local_files_only=local))
+            return fetch(file)
         except EntryNotFoundError:  # a file that is not in the local copy counts as one
-            if not optional:
-                raise
             return None
 
-    config = fetch(CONFIG, optional=False)
-    assert config is not None
-    fetch(TOKENIZER)
-    fetch(SPECIALS_FILE)
-    if fetch(WEIGHTS) is None:
-        index = fetch(INDEX)
+    config = fetch(CONFIG)
+    fetch_optional(TOKENIZER)
+    fetch_optional(SPECIALS_FILE)
+    if fetch_optional(WEIGHTS) is None:
+        index = fetch_optional(INDEX)
         parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() if index else [PICKLED]
         for part in sorted(set(parts)):
-            fetch(part, optional=False)
+            fetch(part)
     return config.parent
 
 
@@ -120,20 +162,13 @@ def _unpickle(path: Path) -> dict[str, Tensor]:
         mapped = zipfile.is_zipfile(path)  # files from before torch 1.6 are not
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except (pickle.UnpicklingError, EOFError) as error:
-        raise ZgulError(
-            f"{path} is damaged, or a pickle that holds more than numbers: loading it could run code. "
-            f"Ask for a {WEIGHTS}."
-        ) from error
+        problem = "is damaged, or a pickle that holds more than numbers: loading it could run code"
+        raise ZgulError(f"{path} {problem}. Ask for a {WEIGHTS}.") from error
     if not isinstance(loaded, dict):
         raise ValueError(f"{PICKLED} holds no named tensors")
-    return {
-        name: value
-        for name, value in loaded.items()
-        if isinstance(name, str)
-        and isinstance(value, Tensor)
-        and value.layout == torch.strided
-        and value.untyped_storage().nbytes() >= value.nbytes
-    }
+    named = {name: value for name, value in loaded.items() if isinstance(name, str) and isinstance(value, Tensor)}
+    whole = (v.layout == torch.strided and v.untyped_storage().nbytes() >= v.nbytes for v in named.values())
+    return {name: value for (name, value), fits in zip(named.items(), whole, strict=True) if fits}
 
 
 def _first_line(error: Exception) -> str:

@@ -5,8 +5,6 @@ once however often it occurs, and everything after that is array arithmetic. A t
 word. Sentences longer than the encoder's limit are cut at word borders into chunks.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 

@@ -5,8 +5,6 @@ segmentations, so words whose pieces all stay are segmented as before, and their
 falls back on smaller pieces: all single characters stay.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -48,16 +46,7 @@ def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) ->
     text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
     small = shared_copy(encoder, {encoder.words: _rows(encoder, kept)})
     small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
-    names = {
-        name: tokenizer.backend.id_to_token(getattr(tokenizer, name)) for name in ("begin", "end", "pad", "unknown")
-    }
-    declared = {
-        "cls_token": names["begin"],
-        "sep_token": names["end"],
-        "pad_token": names["pad"],
-        "unk_token": names["unknown"],
-    }
-    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), declared)
+    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), tokenizer.specials())
 
 
 def _rows(encoder: Encoder, kept: list[int]) -> nn.Embedding:
@@ -71,12 +60,10 @@ def _rows(encoder: Encoder, kept: list[int]) -> nn.Embedding:
 def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
     """The ids that stay, in order."""
     if contents["model"]["type"] != "Unigram":
-        raise ZgulError(
-            f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {contents['model']['type']}."
-        )
+        kind = contents["model"]["type"]
+        raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
     vocabulary = contents["model"]["vocab"]
-    unknown = pieces - {piece for piece, _ in vocabulary}
-    if unknown:
+    if unknown := pieces - {piece for piece, _ in vocabulary}:
         examples = ", ".join(map(repr, sorted(unknown)[:3]))
         raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
     added = {token["content"]: token["id"] for token in contents["added_tokens"]}

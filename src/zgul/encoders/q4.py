@@ -5,8 +5,6 @@ nibbles of 16 bytes are the first 16 values, the high nibbles the rest. The embe
 `save_q4` writes exactly what it holds. An encoder that was trained further is refused rather than rounded.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from pathlib import Path
@@ -15,26 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 from tokenizers import Tokenizer
 
 from zgul.encoders.encoder import Encoder, state_for_hub
-from zgul.encoders.hub_config import config_for_hub, config_from_hub
+from zgul.encoders.folder import config_for_hub, config_from_hub
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
+from zgul.tensors import load_with_metadata, save_tensors
 
 SUFFIX = ".q4.safetensors"
 FORMAT = "zgul-q4-1"
 BLOCK = 32
-
+_PARTS = (".scales", ".nibbles")
+_TOKENIZER = "tokenizer.json.zlib"
 _CHUNK = 4096  # blocks at a time: what fits the processor's cache is several times faster
 # Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
 _EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
 
 
-def dequantise(scales: npt.NDArray[np.float16], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+def dequantise(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """scales [n], nibbles [n, 16] -> values [n, 32], exact in fp32."""
     values = np.empty((len(scales), BLOCK), np.float32)
     for start in range(0, len(scales), _CHUNK):
@@ -48,7 +45,7 @@ def dequantise(scales: npt.NDArray[np.float16], nibbles: npt.NDArray[np.uint8]) 
 
 
 def quantise(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]] | None:
-    """The inverse of :func:`dequantise`; None where no scale gives these very values."""
+    """The inverse of `dequantise`; None where no scale gives these very values."""
     scales = np.zeros(len(values), np.float16)
     nibbles = np.empty((len(values), BLOCK // 2), np.uint8)
     for start in range(0, len(values), _CHUNK):
@@ -84,49 +81,34 @@ def save_q4(encoder: Encoder, tokenizer: PieceTokenizer, path: str | Path) -> No
     """Write the embedded encoder, whole or pruned, and its tokenizer as one ``.q4.safetensors`` file."""
     if not str(path).endswith(SUFFIX):
         raise ZgulError(f"{path}: the name of a 4-bit encoder ends in {SUFFIX}")
-    tensors: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     for name, tensor in state_for_hub(encoder).items():
-        tensors.update(_pack(name, tensor.float().numpy()))
-    text = tokenizer.backend.to_str().encode()
-    tensors["tokenizer.json.zlib"] = np.frombuffer(zlib.compress(text, 9), np.uint8)
-    config = json.dumps(config_for_hub(encoder.config))
-    with atomic_write(path, "wb") as file:
-        file.write(save(tensors, metadata={"format": FORMAT, "config": config}))
+        arrays |= _pack(name, tensor.float().numpy())
+    arrays[_TOKENIZER] = np.frombuffer(bytearray(zlib.compress(tokenizer.backend.to_str().encode(), 9)), np.uint8)
+    metadata = {"format": FORMAT, "config": json.dumps(config_for_hub(encoder.config))}
+    save_tensors(Path(path), {name: torch.from_numpy(array) for name, array in arrays.items()}, metadata=metadata)
 
 
 def _pack(name: str, values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]]:
     """Matrices of the layers and the vocabulary as blocks; everything else as it is."""
     if values.ndim < 2 or "position_embeddings" in name or "token_type_embeddings" in name:
         return {name: values}
-    rows, columns = values.shape
-    packed = quantise(values.reshape(-1, BLOCK)) if columns % BLOCK == 0 else None
+    packed = quantise(values.reshape(-1, BLOCK)) if values.shape[1] % BLOCK == 0 else None
     if packed is None:
-        raise ZgulError(
-            f"{name} is not made of 4-bit blocks: this is not the embedded encoder, or it was trained further. "
-            "Save it as a folder instead (zgul.encoders.save)."
-        )
-    scales, nibbles = packed
-    return {
-        f"{name}.scales": scales.reshape(rows, columns // BLOCK),
-        f"{name}.nibbles": nibbles.reshape(rows, columns // 2),
-    }
+        problem = "is not made of 4-bit blocks: this is not the embedded encoder, or it was trained further"
+        raise ZgulError(f"{name} {problem}. Save it as a folder instead (zgul.encoders.save).")
+    arrays: tuple[npt.NDArray[Any], ...] = packed
+    return {name + part: array.reshape(len(values), -1) for part, array in zip(_PARTS, arrays, strict=True)}
 
 
 def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
     """Read what `save_q4` wrote."""
-    if not Path(path).is_file():
-        raise ZgulError(f"{path}: no such file")
-    try:
-        with safe_open(str(path), "numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    except SafetensorError as error:
-        raise ZgulError(f"{path} is damaged or not a safetensors file ({error}). Copy it again.") from error
+    tensors, metadata = load_with_metadata(Path(path))
     if metadata.get("format") != FORMAT:
         raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
     try:
         config = config_from_hub(json.loads(metadata["config"]), str(path))
-        text = zlib.decompress(tensors.pop("tokenizer.json.zlib").tobytes()).decode()
+        text = zlib.decompress(tensors.pop(_TOKENIZER).numpy().tobytes()).decode()
         tokenizer = PieceTokenizer.wrap(Tokenizer.from_str(text), name=str(path))
         return Encoder.from_hub(config, _unpack(tensors)), tokenizer
     except ZgulError:
@@ -135,15 +117,12 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
         raise ZgulError(f"{path} is damaged ({error}). Copy it again.") from error
 
 
-def _unpack(tensors: dict[str, npt.NDArray[Any]]) -> dict[str, torch.Tensor]:
+def _unpack(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The inverse of `_pack`, for all tensors of a file."""
-    state = {}
-    for name, values in tensors.items():
-        if name.endswith(".scales"):
-            matrix = name.removesuffix(".scales")
-            nibbles = tensors[f"{matrix}.nibbles"]
-            blocks = dequantise(values.reshape(-1), nibbles.reshape(-1, BLOCK // 2))
-            state[matrix] = torch.from_numpy(blocks.reshape(len(values), -1))
-        elif not name.endswith(".nibbles"):
-            state[name] = torch.from_numpy(values)
+    scales, nibbles = _PARTS
+    state = {name: tensor for name, tensor in tensors.items() if not name.endswith(_PARTS)}
+    for name in (name.removesuffix(scales) for name in tensors if name.endswith(scales)):
+        rows = tensors[name + scales].numpy()
+        blocks = dequantise(rows.reshape(-1), tensors[name + nibbles].numpy().reshape(-1, BLOCK // 2))
+        state[name] = torch.from_numpy(blocks.reshape(len(rows), -1))
     return state

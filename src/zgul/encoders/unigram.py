@@ -5,8 +5,6 @@ written apart; `compositions` derives them again from Unicode's tables. `compile
 sentencepiece's compiled form, a double-array trie, because that is what the tokenizers library runs and saves.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import struct

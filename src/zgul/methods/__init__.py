@@ -1,7 +1,5 @@
 """The methods of the paper, by name. `zgul.methods.rows` has the rows of its tables."""
 
-from __future__ import annotations
-
 from zgul.errors import ZgulError
 from zgul.methods import cpg, madx, sft, zgul
 from zgul.methods.base import Method, MethodOptions, Parts

@@ -1,7 +1,5 @@
 """What a method is: what it builds, what of it is trained, and how it infers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import get_args

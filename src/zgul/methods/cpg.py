@@ -5,8 +5,6 @@ trained tensors: ``D = W_D l`` [d, r], ``U = W_U l`` [r, d], ``z = f + U gelu(D 
 With rank 32 and bottleneck 128 this has the paper's 253M parameters at mBERT's size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 `zgul.fast` computes the same faster.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -9,8 +9,6 @@ Training uses the adapter of the sentence's own language (MADX: always English).
     tgt       the target's own adapter, where there is one
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

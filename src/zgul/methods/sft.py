@@ -1,7 +1,5 @@
 """SFT-En and SFT-M: standard fine-tuning of the whole encoder, on English or on all sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from zgul.methods.base import Method, Parts

@@ -1,7 +1,5 @@
 """What each method trains, counted on the method's own modules at the size of mBERT, without allocating them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the task adapter and the head. Inference: ``em`` (the paper's ZGUL), ``plain`` (
 layer).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

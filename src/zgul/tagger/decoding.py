@@ -5,8 +5,6 @@ valid entity. ``sequence`` finds the tags y_1 … y_n with the largest Σ_t log 
 ``I-X`` follows a ``B-X`` or ``I-X`` (Viterbi). Nothing is learned for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

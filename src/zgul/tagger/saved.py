@@ -9,8 +9,6 @@ A *merged* tagger is smaller: ``W_qᵀ W_k`` is saved in place of W_q and W_k, a
 computes the same, up to rounding, and can be trained further.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,12 +4,10 @@ Taggers do not change. `Tagger.to` and `dataclasses.replace` make new ones, whic
 threads may predict with one tagger.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -77,7 +75,7 @@ class Tagger:
         encoder_name: str = UNNAMED,
         strategy: str = "",
         related_letters: bool = False,
-    ) -> Tagger:
+    ) -> Self:
         """An untrained tagger. It takes over the encoder: low-rank updates are added to it, and it may be trained."""
         chosen = find_method(method)
         parts = Parts(
@@ -119,7 +117,7 @@ class Tagger:
         """What a pickle holds: everything but the engine, which is made again on first use."""
         return {name: value for name, value in vars(self).items() if name != "engine"}
 
-    def to(self, device: torch.device | str) -> Tagger:
+    def to(self, device: torch.device | str) -> Self:
         """This tagger on a device; itself if it is there."""
         wanted = find_device(device)
         if wanted.type == self.device.type and wanted.index in (None, self.device.index):
@@ -221,7 +219,7 @@ class Tagger:
             limit = limit if fitted == fits else fitted * length
             yield from done
 
-    def _predictions(self, encoded: EncodedCorpus, collected: _Collected) -> list[Prediction]:
+    def _predictions(self, encoded: EncodedCorpus, collected: "_Collected") -> list[Prediction]:
         """Tags and their probabilities for each sentence."""
         p, sizes = encoded.by_word(collected.probabilities).numpy(), encoded.sentence_sizes  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
