@@ -15,7 +15,6 @@ from torch import nn
 from benchmarks.harness import NotMeasured
 from zgul import encoders
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.shipped import shipped_folder
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import Batch, EncodedCorpus
@@ -23,6 +22,7 @@ from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 from zgul.fast.packing import Packing
+from zgul.files import shipped_folder
 from zgul.methods import MethodOptions
 from zgul.tagger import Tagger, load_tagger
 

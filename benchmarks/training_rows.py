@@ -13,7 +13,7 @@ from benchmarks.harness import NotMeasured, Result, Unequal, assert_same, interl
 from benchmarks.setup import Context, load_encoder
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.shipped import shipped_adapters
+from zgul.adapters.storage import shipped_adapters
 from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus
 from zgul.encoders.pieces import PieceEncoder
 from zgul.languages import GROUPS

@@ -20,8 +20,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.shipped import ADAPTERS
-from zgul.adapters.storage import checksum, load_adapters
+from zgul.adapters.storage import SHIPPED_ADAPTERS, checksum, load_adapters
 from zgul.encoders.encoder import LAYER
 from zgul.json_files import read_json, write_json
 from zgul.tagger.saved import CONFIG, FORMAT, MODEL
@@ -47,7 +46,7 @@ def main() -> None:
         convert(given.folder, given.output, given.bits)
         return
     given.output.mkdir(parents=True, exist_ok=True)
-    adapters = convert_adapters(given.folder / ADAPTERS, given.output / ADAPTERS, given.bits)
+    adapters = convert_adapters(given.folder / SHIPPED_ADAPTERS, given.output / SHIPPED_ADAPTERS, given.bits)
     for config in sorted(given.folder.glob(f"*/{CONFIG}")):
         convert(config.parent, given.output / config.parent.name, given.bits, adapters)
 

@@ -7,3 +7,8 @@ class ZgulError(Exception):
 
 class ZgulWarning(UserWarning):
     """Something was assumed on the user's behalf; the text says what."""
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of the first line of an error's message, or its kind if it has no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

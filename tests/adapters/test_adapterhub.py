@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from zgul.adapters.adapterhub import read_adapter, write_adapter
+from zgul.adapters.adapterhub import read_adapter, reduction_factor, write_adapter
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 8, 2
@@ -41,7 +41,7 @@ def make(
 ) -> LanguageAdapter:
     sizes = [sizes] * DEPTH if isinstance(sizes, int) else sizes
     layers = [Bottleneck(WIDTH, size, activation, standardise) for size in sizes]
-    adapter = LanguageAdapter("en", layers, Invertible(WIDTH, 2, activation) if invertible else None)
+    adapter = LanguageAdapter("en", layers, Invertible(WIDTH, activation=activation) if invertible else None)
     with torch.no_grad():
         for module in [*layers, *([adapter.invertible] if adapter.invertible else [])]:
             for parameter in module.parameters():

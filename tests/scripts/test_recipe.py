@@ -9,7 +9,7 @@ import pytest
 
 from family import Family, family, tiny_encoder
 from zgul import encoders
-from zgul.adapters.shipped import shipped_adapters
+from zgul.adapters.storage import shipped_adapters
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
 from zgul.json_files import read_json

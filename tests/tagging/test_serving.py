@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import zgul
-from zgul.adapters.shipped import shipped_adapters
+from zgul.adapters.storage import shipped_adapters
 from zgul.errors import ZgulError
 from zgul.languages import GROUPS, SOURCES
 from zgul.tagging.serving import serving, shipped_config, shipped_names, sources

@@ -6,7 +6,7 @@ import pytest
 
 import zgul
 from zgul import corpora
-from zgul.adapters.shipped import shipped_adapters
+from zgul.adapters.storage import shipped_adapters
 from zgul.languages import GROUPS, SOURCES
 from zgul.tagging.evaluation_run import evaluate
 from zgul.tagging.loading import load_shipped

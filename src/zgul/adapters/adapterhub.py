@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 import zgul
-from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter, first_line
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, first_line
 from zgul.files import atomic_write
 from zgul.json_files import read_json, write_json
 
@@ -52,11 +52,7 @@ def read_adapter(
 ) -> LanguageAdapter:
     """Read a language adapter from a folder, a Hugging Face repository or AdapterHub's index.
 
-    read_adapter("adapters/en")
-    read_adapter("AdapterHub/bert-base-multilingual-cased-en-wiki_pfeiffer")
-    read_adapter("en/wiki@ukp", encoder="bert-base-multilingual-cased")
-
-    ``language`` is its name in the bank. The default is the name in the file.
+    ``language`` is its name in the bank. The default is the name in the file. docs/adapterhub.md has examples.
     """
     folder = Path(folder_or_name).expanduser()
     if not folder.is_dir():
@@ -75,11 +71,7 @@ def read_adapter(
 def write_adapter(
     adapter: LanguageAdapter, folder: str | Path, *, model_type: str = "bert", model_name: str = "", safe: bool = True
 ) -> Path:
-    """Write a folder that `adapters` loads with ``model.load_adapter(folder)``.
-
-    ``model_type`` is the encoder's (``bert``, ``roberta``, ``xlm-roberta``). With ``safe=False`` the weights go to
-    ``pytorch_adapter.bin``, which older versions need.
-    """
+    """Write a folder that `adapters` loads with ``model.load_adapter(folder)``. Older versions need ``safe=False``."""
     if model_type not in _PREFIXES:
         known = ", ".join(_PREFIXES)
         raise ZgulError(f"AdapterHub files are written for {known}, not for the model type {model_type!r}.")
@@ -118,6 +110,16 @@ def write_adapter(
     write_json(folder / CONFIG, config)
     (folder / (PICKLED if safe else SAFE)).unlink(missing_ok=True)  # it would be another, older adapter
     return folder
+
+
+def reduction_factor(width: int, size: int) -> float:
+    """A factor with ``int(width // factor) == size``; a whole number where there is one."""
+    if size <= width and width // (width // size) == size:
+        return width // size
+    factor = width / size
+    while int(width // factor) < size:  # the division fell just short
+        factor = math.nextafter(factor, 0)
+    return factor
 
 
 class _Config:
@@ -189,11 +191,10 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
             loaded = load_file(path)
     except pickle.UnpicklingError as error:
         problem = f"{path} contains more than plain tensors, or is damaged ({first_line(error)})"
-        advice = "because a pickle can run code. Fetch it again; if that does not help, do not trust it."
-        raise ZgulError(f"{problem}. It was not opened, {advice}") from error
+        raise ZgulError(f"{problem}. A pickle can run code. Fetch it again, or do not trust it.") from error
     except Exception as error:  # each library has its own errors for a broken file
-        reason = first_line(error)
-        raise ZgulError(f"{path} is damaged or not a file of weights ({reason}). Fetch it again.") from error
+        problem = f"{path} is damaged or not a file of weights ({first_line(error)})"
+        raise ZgulError(f"{problem}. Fetch it again.") from error
     if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise ZgulError(f"{path} is not a dictionary of tensors, so not an adapter.")
     if sum(value.numel() * value.element_size() for value in loaded.values()) > 2 * path.stat().st_size:
@@ -250,9 +251,8 @@ def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[
     if not config.name and len(names) == 1:
         (config.name,) = names
     if names != {config.name}:
-        held = _join(sorted(names)) or "none"
-        named = f"the configuration is for the adapter {_show(config.name)}"
-        raise ZgulError(f"{path}: {named}, the weights are for: {held}.")
+        held = f"the weights are for: {_join(sorted(names)) or 'none'}"
+        raise ZgulError(f"{path}: the configuration is for the adapter {_show(config.name)}, {held}.")
     return renamed
 
 
@@ -269,12 +269,13 @@ def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> Language
     sizes = [config.size(i, width) for i in range(depth)]
     # The widest matrices must be there before modules of their size are allocated.
     matrices = {f"{stem}.adapter_up.weight": (width, size) for stem, size in zip(stems, sizes, strict=True)}
-    if config.block_factor:
-        half = width // 2
-        matrices[f"{_BLOCK}.{config.name}.F.0.weight"] = (max(1, int(half // config.block_factor)), half)
+    half = width // 2
+    block_size = max(1, int(half // config.block_factor)) if config.block_factor else 0
+    if block_size:
+        matrices[f"{_BLOCK}.{config.name}.F.0.weight"] = (block_size, half)
     _check_shapes(matrices, given, path)
     layers = [Bottleneck(width, size, config.activation, config.ln_before) for size in sizes]
-    block = Invertible(width, config.block_factor, config.activation) if config.block_factor else None
+    block = Invertible(width, block_size, config.activation) if block_size else None
     adapter = LanguageAdapter(config.name, layers, block)
     parameters = _parameters(adapter)
     _check_shapes({key: tuple(value.shape) for key, value in parameters.items()}, given, path)

@@ -20,7 +20,7 @@ from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundErro
 
 from zgul import json_files
 from zgul.download import DownloadOptions, NotFoundError, download, exclusive
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, first_line
 from zgul.files import cache_dir
 
 CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
@@ -166,8 +166,3 @@ def _read_index(path: str) -> dict[str, Any]:
     except ZgulError:
         copy.unlink(missing_ok=True)  # the next call downloads it again
         raise
-
-
-def first_line(error: Exception) -> str:
-    """The beginning of the first line of an error's message, or its kind if it has no message."""
-    return next(iter(str(error).splitlines()), type(error).__name__)[:200]

@@ -10,6 +10,7 @@ Adapters may differ in bottleneck size and in activation. Narrow ones are padded
 add nothing, because every activation here maps 0 to 0.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.errors import ZgulError
 
@@ -158,26 +159,19 @@ class Bank(nn.Module):
 
 def _copy(block: Invertible) -> Invertible:
     """A frozen copy of an invertible block, on the CPU."""
-    half, size = block.f_down.in_features, block.f_down.out_features
-    copy = Invertible(2 * half, reduction_factor(half, size), block.activation)
-    copy.load_state_dict(block.state_dict())
-    return copy.requires_grad_(False)
+    return copy.deepcopy(block).cpu().requires_grad_(False)
 
 
 def _check_together(adapters: Sequence[LanguageAdapter], width: int, depth: int) -> None:
     for adapter in adapters:
         if adapter.width != width or len(adapter.layers) != depth:
-            raise ZgulError(
-                f"The language adapter {adapter.language!r} was made for an encoder of {len(adapter.layers)} "
-                f"layers of width {adapter.width}; this encoder has {depth} of width {width}. "
-                "Use the encoder it was trained on."
-            )
+            made_for = f"was made for an encoder of {len(adapter.layers)} layers of width {adapter.width}"
+            this = f"this encoder has {depth} of width {width}. Use the encoder it was trained on"
+            raise ZgulError(f"The language adapter {adapter.language!r} {made_for}; {this}.")
     languages = [adapter.language for adapter in adapters]
     if twice := sorted({language for language in languages if languages.count(language) > 1}):
         raise ZgulError(f"There are two language adapters for {', '.join(twice)}. A bank holds one for each language.")
     without = [adapter.language for adapter in adapters if adapter.invertible is None]
     if 0 < len(without) < len(adapters):
-        raise ZgulError(
-            f"{', '.join(without)} have no invertible block, and the other language adapters have one. "
-            "Use adapters that were trained alike."
-        )
+        problem = f"{', '.join(without)} have no invertible block, and the other language adapters have one"
+        raise ZgulError(f"{problem}. Use adapters that were trained alike.")

@@ -4,7 +4,6 @@ The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to
 The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -41,10 +40,11 @@ class Bottleneck(nn.Module):
 class Invertible(nn.Module):
     """NICE coupling of the two halves of the embedding. `inverse` undoes it exactly."""
 
-    def __init__(self, width: int, reduction: float = 2, activation: str = "relu") -> None:
+    def __init__(self, width: int, size: int = 0, activation: str = "relu") -> None:
+        """``size`` are the units of F and G. The default is half of what they read."""
         super().__init__()
         half = width // 2
-        size = max(1, int(half // reduction))
+        size = size or max(1, half // 2)
         self.activation = activation
         self.f_down, self.f_up = nn.Linear(half, size), nn.Linear(size, half)
         self.g_down, self.g_up = nn.Linear(half, size), nn.Linear(size, half)
@@ -75,13 +75,3 @@ def _start_as_nothing(down: nn.Linear, up: nn.Linear) -> None:
     nn.init.normal_(down.weight, std=0.02)
     for parameter in (down.bias, up.weight, up.bias):
         nn.init.zeros_(parameter)
-
-
-def reduction_factor(width: int, size: int) -> float:
-    """A factor with ``int(width // factor) == size``; a whole number where there is one."""
-    if size <= width and width // (width // size) == size:
-        return width // size
-    factor = width / size
-    while int(width // factor) < size:  # the division fell just short
-        factor = math.nextafter(factor, 0)
-    return factor

@@ -54,7 +54,6 @@ def select_adapters(adapters: Iterable[LanguageAdapter], languages: Sequence[str
     """The adapters of these languages, in this order."""
     held = {adapter.language: adapter for adapter in adapters}
     if missing := [language for language in languages if language not in held]:
-        raise ZgulError(
-            f"There is no language adapter for {', '.join(missing)}, only for: {', '.join(held) or 'none'}."
-        )
+        there = ", ".join(held) or "none"
+        raise ZgulError(f"There is no language adapter for {', '.join(missing)}, only for: {there}.")
     return [held[language] for language in languages]

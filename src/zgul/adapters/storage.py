@@ -1,42 +1,37 @@
-"""Language adapters in our own file: several in one safetensors, described in its metadata."""
+"""Language adapters on disk: our own files, those that come with the package, and how to find those of a bank.
+
+Our own file is a safetensors file with several adapters, which its metadata describes.
+"""
 
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible, reduction_factor
-from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.adapterhub import read_adapter
+from zgul.adapters.adapterhub_index import CONFIG
+from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
+from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
+from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
+from zgul.files import shipped_folder
 from zgul.tensors import load_with_metadata, save_tensors
 
-_FIELDS = {
-    "language": str,
-    "width": int,
-    "depth": int,
-    "activation": str,
-    "standardise": bool,
-    "invertible": bool,
-    "about": dict,
-}
+SHIPPED_ADAPTERS = "adapters.safetensors"
+_FIELDS = {"language": str, "width": int, "depth": int, "activation": str}
+_FIELDS |= {"standardise": bool, "invertible": bool, "about": dict}
 
 
 def save_adapters(path: Path, adapters: Sequence[LanguageAdapter], *, bits: int = 32) -> None:
     """Write several language adapters to one file."""
     tensors = {name: value for adapter in adapters for name, value in _tensors(adapter).items()}
     described = [
-        {
-            "language": adapter.language,
-            "width": adapter.width,
-            "depth": len(adapter.layers),
-            "activation": adapter.activation,
-            "standardise": adapter.standardise,
-            "invertible": adapter.invertible is not None,
-            "about": adapter.about,
-        }
+        {name: getattr(adapter, name) for name in _FIELDS if name not in ("depth", "invertible")}
+        | {"depth": len(adapter.layers), "invertible": adapter.invertible is not None}
         for adapter in adapters
     ]
     save_tensors(path, tensors, bits=bits, metadata={"adapters": json.dumps(described)})
@@ -56,6 +51,56 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
         return [_restore(info, tensors) for info in described]
     except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise ZgulError(f"{path} is damaged: its language adapters cannot be read ({error}). Save it again.") from error
+
+
+def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAdapter]:
+    """The language adapters that come with the package: of these languages, in this order, or all."""
+    path = shipped_folder() / SHIPPED_ADAPTERS
+    if not path.is_file():
+        raise ZgulError(f"{path}: the shipped language adapters are missing. Install the package again.")
+    return _load_once(path) if languages is None else select_adapters(_load_once(path), languages)
+
+
+_load_once = lru_cache(maxsize=2)(load_adapters)
+
+
+def find_adapters(
+    places: str, languages: Sequence[str], encoder: Encoder, encoder_name: str = ""
+) -> list[LanguageAdapter]:
+    """The adapters of these languages from one place or, separated by commas, several. The first that has one wins.
+
+    A place is "shipped", "new" (adapters that change nothing yet), our own file, a folder of such files and of
+    AdapterHub's folders (or one such folder itself), or a hub name with {lang} in it, such as "{lang}/wiki@ukp".
+    """
+    held: dict[str, LanguageAdapter] = {}
+    for place in places.split(","):
+        missing = [language for language in languages if language not in held]
+        for adapter in _adapters_at(place.strip(), missing, encoder, encoder_name) if missing else ():
+            held.setdefault(adapter.language, adapter)
+    return select_adapters(held.values(), languages)
+
+
+def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder_name: str) -> list[LanguageAdapter]:
+    if place == "new":
+        return [LanguageAdapter.new(language, encoder.width, encoder.depth) for language in languages]
+    if place == "shipped":
+        return shipped_adapters()
+    if "{lang}" in place:
+        return [read_adapter(place.replace("{lang}", code), code, encoder=encoder_name) for code in languages]
+    path = Path(place).expanduser()
+    if path.is_file():
+        return load_adapters(path)
+    if not path.is_dir():
+        places = "shipped, new, a file or folder, or a hub name with {lang}"
+        raise ZgulError(f"No language adapters at {place!r}. Give {places}.")
+    if (path / CONFIG).is_file():
+        return [read_adapter(path)]
+    adapters = [read_adapter(path / code, code) for code in languages if (path / code / CONFIG).is_file()]
+    adapters += [adapter for file in adapter_files(path) for adapter in load_adapters(file)]
+    if not adapters:
+        problem = f"{place} holds no language adapters of {', '.join(languages)}"
+        raise ZgulError(f"{problem}. Train one with: zgul adapter train")
+    return adapters
 
 
 def adapter_files(folder: Path) -> list[Path]:
@@ -79,9 +124,7 @@ def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
     parts = {str(index): layer.state_dict() for index, layer in enumerate(adapter.layers)}
     if adapter.invertible is not None:
         parts["invertible"] = adapter.invertible.state_dict()
-    return {
-        f"{adapter.language}.{part}.{name}": value for part, state in parts.items() for name, value in state.items()
-    }
+    return {f"{adapter.language}.{part}.{name}": parts[part][name] for part in parts for name in parts[part]}
 
 
 def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapter:
@@ -94,14 +137,12 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
     layers = []
     for index in range(info["depth"]):
         state = _below(tensors, f"{language}.{index}.")
-        size = _rows(state, "down", width)
-        layers.append(Bottleneck(width, size, activation, info["standardise"]))
+        layers.append(Bottleneck(width, _rows(state, "down", width), activation, info["standardise"]))
         layers[-1].load_state_dict(state)
     block = None
     if info["invertible"]:
         state = _below(tensors, f"{language}.invertible.")
-        size = _rows(state, "f_down", width // 2)
-        block = Invertible(width, reduction_factor(width // 2, size), activation)
+        block = Invertible(width, _rows(state, "f_down", width // 2), activation)
         block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
@@ -115,4 +156,4 @@ def _rows(state: dict[str, Tensor], matrix: str, columns: int) -> int:
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -20,7 +20,7 @@ from torch import Tensor
 from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, first_line
 from zgul.json_files import read_json, write_json
 from zgul.tensors import save_tensors
 
@@ -51,7 +51,7 @@ def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
         return Encoder.from_hub(config, _read_weights(folder)).float(), tokenizer
     except (OSError, ValueError, RuntimeError, SafetensorError, struct.error) as error:
         needed = f"It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, as save_pretrained of transformers writes them"
-        raise ZgulError(f"{folder} holds no complete encoder ({_first_line(error)}). {needed}.") from error
+        raise ZgulError(f"{folder} holds no complete encoder ({first_line(error)}). {needed}.") from error
 
 
 def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
@@ -64,7 +64,7 @@ def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
     except Exception as error:  # huggingface_hub's own errors, and those of the HTTP library it uses
         raise ZgulError(
             f"No encoder called {name!r}. Tried: a folder of that name, the Hugging Face cache, and the hub "
-            f"({_first_line(error)}). Check the spelling (such as 'embedded', 'xlm-roberta-base' or "
+            f"({first_line(error)}). Check the spelling (such as 'embedded', 'xlm-roberta-base' or "
             "'bert-base-multilingual-cased'). A download needs a network, and HF_HUB_OFFLINE must be unset."
         ) from error
     return load_folder(folder)
@@ -169,7 +169,3 @@ def _unpickle(path: Path) -> dict[str, Tensor]:
     named = {name: value for name, value in loaded.items() if isinstance(name, str) and isinstance(value, Tensor)}
     whole = (v.layout == torch.strided and v.untyped_storage().nbytes() >= v.nbytes for v in named.values())
     return {name: value for (name, value), fits in zip(named.items(), whole, strict=True) if fits}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

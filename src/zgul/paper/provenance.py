@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import zgul
-from zgul.adapters.shipped import ADAPTERS
+from zgul.adapters.storage import SHIPPED_ADAPTERS
 from zgul.encoders.embedded import SHA256, VERSION
 from zgul.encoders.q4 import SUFFIX
 from zgul.errors import ZgulError
@@ -57,7 +57,7 @@ def of_adapters(places: str) -> str:
     """Checksum of the language adapters at one place or, separated by commas, several."""
     sums = []
     for place in (part.strip() for part in places.split(",")):
-        path = shipped_folder() / ADAPTERS if place == "shipped" else Path(place).expanduser()
+        path = shipped_folder() / SHIPPED_ADAPTERS if place == "shipped" else Path(place).expanduser()
         sums.append(of_place(path) or (place if place == "new" or "{lang}" in place else ""))
         if not sums[-1]:
             raise ZgulError(f"No language adapters at {place!r}. Give shipped, new, a file, a folder or a hub name.")

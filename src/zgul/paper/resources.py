@@ -12,8 +12,8 @@ import torch
 from filelock import FileLock
 
 from zgul import encoders
-from zgul.adapters.finding import find_adapters
 from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.storage import find_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.devices import moved_copy

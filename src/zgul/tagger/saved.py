@@ -21,8 +21,7 @@ from torch import Tensor
 
 from zgul import __version__, encoders
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.shipped import shipped_adapters
-from zgul.adapters.storage import checksum, load_adapters, save_adapters
+from zgul.adapters.storage import checksum, load_adapters, save_adapters, shipped_adapters
 from zgul.devices import moved_copy
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer

@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from zgul import encoders
-from zgul.adapters.finding import find_adapters
 from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.storage import find_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device
