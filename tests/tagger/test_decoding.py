@@ -34,7 +34,7 @@ def test_the_best_of_all_sequences_that_are_allowed(words: int, seed: int, label
         for tags in product(labels, repeat=words)
         if allowed(tags)
     }
-    found = tuple(labels[n] for n in Sequences(labels).best(scores[None], np.array([words]))[0])
+    found = tuple(labels[n] for n in Sequences(labels).best(scores))
     assert sums[found] == pytest.approx(max(sums.values()))
 
 
@@ -73,6 +73,7 @@ def test_an_entity_that_continues_nothing_begins_one() -> None:
 
 
 def test_an_unknown_decoding_is_refused() -> None:
+    decoder("sequence", [])  # asked before the labels are known
     with pytest.raises(ZgulError, match="one of words, sequence, not 'crf'"):
         decoder("crf", LABELS)
 
