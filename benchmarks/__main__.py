@@ -18,7 +18,7 @@ from benchmarks import report, rows
 from benchmarks.harness import ROOT, Result, say
 from benchmarks.machine import describe_machine
 from benchmarks.setup import CPU, GPU, Context
-from zgul.json_files import read_json
+from zgul.files import read_json
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Result
-from zgul.files import atomic_write
-from zgul.json_files import read_json, write_json
+from zgul.files import atomic_write, read_json, write_json
 
 Stored = dict[str, Any]
 BEFORE = "before"

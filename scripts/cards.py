@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scores import DOCS, GOALS, GROUP_OF, HEADS, RESULTS, markdown, paper_f1, summary
 from ship import SHIPPED, read_results, shipped_bits
 
-from zgul.files import atomic_write
-from zgul.json_files import read_json
+from zgul.files import atomic_write, read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS, find, most_related
 from zgul.paper.numbers import average as paper_average
 

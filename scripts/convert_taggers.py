@@ -22,7 +22,7 @@ from torch import Tensor
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import SHIPPED_ADAPTERS, checksum, load_adapters
 from zgul.encoders.encoder import LAYER
-from zgul.json_files import read_json, write_json
+from zgul.files import read_json, write_json
 from zgul.tagger.saved import CONFIG, FORMAT, MODEL
 from zgul.tensors import Coded, load_coded, save_tensors
 

@@ -30,7 +30,7 @@ from zgul.corpora.data_folder import DataFolder
 from zgul.devices import find_device
 from zgul.encoders.encoder import masked_attention
 from zgul.encoders.pieces import PieceEncoder
-from zgul.json_files import write_json
+from zgul.files import write_json
 from zgul.languages import SOURCES
 from zgul.progress import Status
 from zgul.tensors import save_tensors

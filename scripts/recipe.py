@@ -31,7 +31,7 @@ from scores import DOCS, RESULTS, commit
 
 from zgul import encoders
 from zgul.corpora import columns
-from zgul.json_files import write_json
+from zgul.files import write_json
 from zgul.languages import SOURCES
 
 PLAN = Path(__file__).with_name("plans") / "taggers.json"

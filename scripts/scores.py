@@ -22,8 +22,7 @@ import torch
 
 from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
-from zgul.json_files import write_json
+from zgul.files import atomic_write, write_json
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper.numbers import ZERO_SHOT, average
 from zgul.tagging import evaluation_run

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import zgul
-from zgul.json_files import read_json, write_json
+from zgul.files import read_json, write_json
 
 SHIPPED = Path(zgul.__file__).parent / "shipped"
 MOST, MOST_IN_ALL = 16_000_000, 64_000_000  # bytes

@@ -24,7 +24,7 @@ from strange_text import FORMS
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
-from zgul.json_files import write_json
+from zgul.files import write_json
 from zgul.languages import GROUPS
 from zgul.tagger import Tagger
 

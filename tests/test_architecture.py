@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = (
     ("errors",),
     ("files", "progress"),
-    ("json_files", "options"),
+    ("options",),
     ("download",),
     ("languages",),
     ("corpora",),

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any
 from zgul.errors import ZgulError, ZgulWarning
 
 if TYPE_CHECKING:
-    from zgul.tagging.documents import Document as Document
-    from zgul.tagging.documents import Entity as Entity
-    from zgul.tagging.documents import TaggedSentence as TaggedSentence
-    from zgul.tagging.text_tagger import TextTagger as TextTagger
-    from zgul.tagging.text_tagger import load as load
+    from zgul.tagging.documents import Document, Entity, TaggedSentence
+    from zgul.tagging.text_tagger import TextTagger, load
 
 __version__ = "0.1.0"
 __all__ = ["Document", "Entity", "TaggedSentence", "TextTagger", "ZgulError", "ZgulWarning", "load"]

@@ -1,7 +1,7 @@
 """Download a file over HTTPS so that it is complete and correct, or not there at all.
 
-The data go to ``NAME.part``. The file gets its name when it is complete and its checksum is right. An interrupted
-download continues where it stopped, also in a later run, if the server supports that (``Range`` with ``If-Range``).
+The data go to ``NAME.part`` until they are complete and their checksum is right. An interrupted download continues,
+also in a later run, if the server supports that (``Range`` with ``If-Range``).
 """
 
 import contextlib
@@ -65,11 +65,9 @@ def download(
         raise ZgulError(f"{url}: the checksum {checksum!r} is neither a SHA-256 nor a SHA-1.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        transfer = _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options)
-        transfer.run(checksum.lower())
+        _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options).run(checksum.lower())
     except OSError as error:
-        reason = error.strerror or error
-        raise ZgulError(f"{target} cannot be written ({reason}). Free some space or choose another folder.") from error
+        raise ZgulError(f"{target} cannot be written ({error.strerror or error}); choose another folder.") from error
 
 
 @contextlib.contextmanager
@@ -85,7 +83,6 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Checksum of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
@@ -95,8 +92,7 @@ def _check_url(url: str, options: DownloadOptions) -> None:
     if scheme not in ("https", "http"):
         raise ZgulError(f"{url} is not a web address. It must begin with https://.")
     if scheme == "http" and not options.allow_http and os.environ.get(ALLOW_HTTP) != "1":
-        reason = "is not encrypted, so anybody on the way could replace the file"
-        raise ZgulError(f"{url} {reason}. Use https, or allow http with {ALLOW_HTTP}=1.")
+        raise ZgulError(f"{url} is not encrypted. Use https, or allow http with {ALLOW_HTTP}=1.")
 
 
 @dataclass
@@ -111,15 +107,12 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Transfer:
-    """The attempts to get one file.
-
-    A part can only be continued with its validator, which tells the server which version of the file it belongs to.
-    """
+    """The attempts to get one file."""
 
     def __init__(self, url: str, target: Path, max_bytes: int, options: DownloadOptions) -> None:
         self.url, self.target, self.max_bytes, self.options = url, target, max_bytes, options
         self.part = target.with_name(f"{target.name}.part")
-        self.validator = target.with_name(f"{target.name}.part.validator")
+        self.validator = target.with_name(f"{target.name}.part.validator")  # the version of the file: ETag or date
 
     def run(self, checksum: str) -> None:
         """Try until the file is complete and correct, or until several attempts in a row bring nothing new."""
@@ -173,8 +166,8 @@ class _Transfer:
         headers = response.headers
         kind, coding = headers.get_content_type(), headers.get("Content-Encoding", "identity")
         if kind in ("text/html", "application/xhtml+xml") or coding != "identity":
-            reason = f"the server sent a web page or a packed file instead ({kind}, {coding})"
-            raise ZgulError(f"{self.url}: {reason}. Does a proxy want a login?")
+            sent = f"a web page or a packed file instead ({kind}, {coding})"
+            raise ZgulError(f"{self.url}: the server sent {sent}. Does a proxy want a login?")
         continued = received > 0 and response.status == 206
         if not continued:
             received = 0
@@ -185,16 +178,12 @@ class _Transfer:
             self._discard()
             raise _Interrupted("the server did not continue where it was asked to")
         total = None if response.length is None else received + response.length
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        with shown as progress, self.part.open("ab") as file:
+        with _progress_bar() as progress, self.part.open("ab") as file:
             bar = progress.add_task(self.target.name, total=total)
-            for chunk in _chunks(response):
+            while chunk := _read_chunk(response):
                 received += len(chunk)
                 if max(received, total or 0) > self.max_bytes:
-                    advice = "If that is right, allow more with max_size (--max-size)"
-                    raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes. {advice}.")
+                    raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes (--max-size).")
                 file.write(chunk)
                 progress.update(bar, completed=received)
         if total is not None and received != total:
@@ -206,9 +195,14 @@ class _Transfer:
         self.validator.unlink(missing_ok=True)
 
 
-def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+def _progress_bar() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _read_chunk(response: HTTPResponse) -> bytes:
     try:
-        while chunk := response.read(1 << 16):
-            yield chunk
+        return response.read(1 << 16)
     except (OSError, HTTPException) as error:
         raise _Interrupted(f"the connection broke off ({error or type(error).__name__})") from error

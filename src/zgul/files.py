@@ -1,10 +1,11 @@
-"""Files: where the cache and the shipped weights are, atomic writes, and streams that may be compressed."""
+"""Files: where the cache and the shipped weights are, atomic writes, compressed streams, and JSON from anybody."""
 
 import bz2
 import contextlib
 import glob
 import gzip
 import io
+import json
 import lzma
 import os
 import secrets
@@ -12,11 +13,15 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from zgul.errors import ZgulError
 
+MAX_JSON = 1_000_000  # bytes; Python's objects take up to thirty times as much memory
+MAX_DEPTH = 50  # of JSON
+MAX_DIGITS = 30  # of a whole number
 STALE = 3600  # seconds after which the temporary file of a killed process is removed
 
 
@@ -33,15 +38,11 @@ def shipped_folder() -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write beside ``path`` and move the file into place at the end, so that nobody ever sees half a file.
-
-    A process that is killed leaves its temporary file behind. The next write of the same file removes temporary
-    files that nothing has been written to for an hour.
-    """
+    """Write beside ``path`` and move the file into place at the end, so that nobody ever sees half a file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
-        with contextlib.suppress(OSError):  # another process may have removed it
+        with contextlib.suppress(OSError):  # of a process that was killed; another one may have removed it
             if left.stat().st_mtime < time.time() - STALE:
                 left.unlink()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -66,11 +67,11 @@ def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
         with atomic_write(path, "wb") as file, _compressor(file, path) as compressed:
             yield compressed
     except OSError as error:
-        raise ZgulError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise ZgulError(f"{path} cannot be written ({error.strerror or error}). Choose another folder.") from error
 
 
 def open_binary(path: Path | str) -> BinaryIO:
-    """Open a file for reading. ``-`` is standard input, and files with a suffix of ``PACKINGS`` are unpacked.
+    """Open a file, or ``-`` for standard input. Files with a suffix of ``PACKINGS`` are unpacked.
 
     Reading a damaged or truncated file later raises one of ``DAMAGED``.
     """
@@ -146,3 +147,46 @@ def _zstandard(path: Path) -> Any:
     except ImportError as error:
         raise ZgulError(f"{path}: .zst needs one more package: pip install 'zgul[zstd]'") from error
     return zstandard
+
+
+# --- JSON, with limits on size, depth and numbers
+
+
+def read_json(path: Path, max_bytes: int = MAX_JSON) -> dict[str, Any]:
+    """Read a JSON object. Anything else raises a `ZgulError` that says what is wrong and where."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise ZgulError(f"{path} is larger than {max_bytes:,} bytes, the limit for this kind of file.")
+        # a long number becomes a `Decimal`, so that `_check` can name its field; `int` refuses 4,300 digits
+        parse_int = lambda digits: int(digits) if len(digits) <= MAX_DIGITS else Decimal(digits)  # noqa: E731
+        value = json.loads(content.decode("utf-8-sig"), parse_int=parse_int)
+        _check_json(value, (), path)
+    except OSError as error:  # no such file, a folder of that name, no permission
+        raise ZgulError(f"{path} cannot be read ({error.strerror or error}).") from error
+    except RecursionError:
+        raise ZgulError(f"{path} is nested too deeply; at most {MAX_DEPTH} levels are allowed.") from None
+    except ValueError as error:
+        raise ZgulError(f"{path} is not valid JSON ({error}).") from error
+    if not isinstance(value, dict):
+        raise ZgulError(f"{path} must contain a JSON object.")
+    return value
+
+
+def write_json(path: Path, value: object) -> None:
+    with atomic_write(path) as file:
+        json.dump(value, file, ensure_ascii=False, indent=2)
+        file.write("\n")
+
+
+def _check_json(value: object, field: tuple[object, ...], path: Path) -> None:
+    """Refuse long numbers and deep nesting. ``field`` leads to the value: ``("files", "nd")``."""
+    if len(field) > MAX_DEPTH:
+        raise RecursionError
+    if isinstance(value, Decimal):
+        name = ".".join(map(str, field)) or "the number"
+        raise ZgulError(f"{path}: {name} has {len(str(value)):,} digits, but at most {MAX_DIGITS} are allowed.")
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_json(item, (*field, key), path)

@@ -54,10 +54,8 @@ def option(
     default: Any, help: str, *, choices: tuple[str, ...] = (), panel: str = "", metavar: str = "", **limits: float
 ) -> Any:
     """Declare a field of an `Options` class. ``limits`` are ``least``, ``above``, ``most`` and ``below``."""
-    declared = {"declared": Declared(help, choices, panel, metavar, limits)}
-    if isinstance(default, Options):
-        return field(default_factory=type(default), metadata=declared)
-    return field(default=default, metadata=declared)
+    given: Any = {"default_factory": type(default)} if isinstance(default, Options) else {"default": default}
+    return field(**given, metadata={"declared": Declared(help, choices, panel, metavar, limits)})
 
 
 @dataclass(frozen=True)
@@ -83,17 +81,13 @@ class Options:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Self:
-        """Build the options from plain values, as YAML or the command line gives them.
-
-        Unknown names raise an error that suggests the nearest known one. Text is converted to the option's type.
-        """
+        """Build the options from plain values, as YAML or the command line gives them. Text is converted."""
         defaults = _defaults(cls)
-        for name in values:
-            if name not in defaults:
-                known = [prefix + other for other in defaults]
-                close = difflib.get_close_matches(f"{prefix}{name}", known, n=1)
-                hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(known)}."
-                raise ZgulError(f"There is no option '{prefix}{name}'. {hint}")
+        for name in (name for name in values if name not in defaults):
+            known = [prefix + other for other in defaults]
+            close = difflib.get_close_matches(f"{prefix}{name}", known, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Known options: {', '.join(known)}."
+            raise ZgulError(f"There is no option '{prefix}{name}'. {hint}")
         chosen = {name: _convert(defaults[name], value, prefix + name) for name, value in values.items()}
         for name, declared, _ in cls.declared():
             declared.check(prefix + name, chosen.get(name, defaults[name]))
@@ -101,11 +95,9 @@ class Options:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `from_dict` reads back and JSON and YAML can hold."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # tuples become lists
-        return plain
+        return dict(json.loads(json.dumps(asdict(self))))  # tuples become lists
 
     def save(self, path: Path) -> None:
-        """Write the options as a YAML file."""
         with create_binary(path) as file:
             yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
 
@@ -115,9 +107,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         with open_binary(path) as file:
             values = yaml.load(file, Loader=_PlainLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ZgulError(f"{path} is not valid YAML: {reason}") from error
+    except RecursionError:
+        raise ZgulError(f"{path} is not valid YAML: it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ZgulError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ZgulError(f"{path} must map option names to values, one 'name: value' a line")
     return values
@@ -133,9 +126,8 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no type
 
 
 def _defaults(cls: type[Options]) -> dict[str, Any]:
-    return {
-        item.name: item.default_factory() if callable(item.default_factory) else item.default for item in fields(cls)
-    }
+    made = {item.name: item.default_factory() for item in fields(cls) if callable(item.default_factory)}
+    return {item.name: made.get(item.name, item.default) for item in fields(cls)}
 
 
 def _convert(default: Any, value: Any, name: str) -> Any:

@@ -14,7 +14,7 @@ from benchmarks import __main__ as command
 from benchmarks import report, rows, tricks
 from small_tagger import MADE, small_tagger
 from zgul.encoders.encoder import EncoderConfig
-from zgul.json_files import read_json
+from zgul.files import read_json
 
 SHAPE = EncoderConfig(vocabulary=10_000, width=32, depth=2, heads=4, inner=48, positions=128, types=2)
 TINY = replace(CPU, rounds=2, forward=(2, 8), bert=SHAPE)

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from tiny_group import MADE, write_group
 from zgul import encoders
 from zgul.adapters.adapterhub import read_adapter
-from zgul.adapters.storage import find_adapters
-from zgul.adapters.storage import load_adapters
+from zgul.adapters.storage import find_adapters, load_adapters
 from zgul.cli import app
 from zgul.errors import ZgulError
 

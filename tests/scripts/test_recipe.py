@@ -12,7 +12,7 @@ from zgul import encoders
 from zgul.adapters.storage import shipped_adapters
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
-from zgul.json_files import read_json
+from zgul.files import read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS
 from zgul.tagging.serving import shipped_names
 from zgul.tagging.text_tagger import load

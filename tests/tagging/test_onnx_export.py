@@ -16,7 +16,7 @@ from zgul.cli import app
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.json_files import read_json
+from zgul.files import read_json
 from zgul.methods.base import MethodOptions
 from zgul.tagger import Tagger
 from zgul.tagging import onnx_export

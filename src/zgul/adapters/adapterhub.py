@@ -1,9 +1,8 @@
 """Read and write AdapterHub's files: language adapters as ``adapters`` and adapter-transformers save them.
 
-A folder contains ``adapter_config.json`` and either ``adapter.safetensors`` or ``pytorch_adapter.bin``. All versions of
-the format are read into what the bank takes: in each layer one bottleneck after the feed-forward block (Pfeiffer's
-placement) and, optionally, a NICE block after the embeddings. Other adapters are refused, because zgul would compute
-them wrongly. The files may come from anybody, so sizes are compared with the file before memory is allocated.
+A folder contains ``adapter_config.json`` and ``adapter.safetensors`` or ``pytorch_adapter.bin``. The bank takes one
+bottleneck after the feed-forward block of each layer (Pfeiffer's placement) and, optionally, a NICE block after the
+embeddings. Other adapters are refused. Sizes are compared with the file before memory is allocated.
 """
 
 import json
@@ -25,8 +24,7 @@ from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter
 from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.errors import ZgulError, first_line
-from zgul.files import atomic_write
-from zgul.json_files import read_json, write_json
+from zgul.files import atomic_write, read_json, write_json
 
 # What the options of the configuration must be. `adapters` assumes the same of absent ones, except for _REQUIRED.
 _ON = ("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln")
@@ -73,8 +71,7 @@ def write_adapter(
 ) -> Path:
     """Write a folder that `adapters` loads with ``model.load_adapter(folder)``. Older versions need ``safe=False``."""
     if model_type not in _PREFIXES:
-        known = ", ".join(_PREFIXES)
-        raise ZgulError(f"AdapterHub files are written for {known}, not for the model type {model_type!r}.")
+        raise ZgulError(f"AdapterHub files are for {', '.join(_PREFIXES)}, not for the model type {model_type!r}.")
     if not re.fullmatch(r"[^./\s]+", adapter.language):
         raise ZgulError(f"AdapterHub takes no adapter name with dots, slashes or spaces: {adapter.language!r}.")
     folder = Path(folder)
@@ -85,7 +82,7 @@ def write_adapter(
             tensors[f"{_PREFIXES[model_type]}.{name}"] = value.detach().cpu().float().clone().contiguous()
     factors = [reduction_factor(adapter.width, size) for size in adapter.sizes]
     down = adapter.invertible.f_down if adapter.invertible else None
-    architecture = {
+    inner = {
         **_PFEIFFER,
         "adapter_residual_before_ln": False,
         "ln_before": adapter.standardise,
@@ -94,14 +91,9 @@ def write_adapter(
         "inv_adapter": "nice" if down else None,
         "inv_adapter_reduction_factor": reduction_factor(down.in_features, down.out_features) if down else None,
     }
-    config = {
-        "config": architecture,
-        "hidden_size": adapter.width,
-        "model_name": model_name or adapter.about.get("model_name"),
-        "model_type": model_type,
-        "name": adapter.language,
-        "version": f"zgul.{zgul.__version__}",  # without a version, gelu would mean gelu_new
-    }
+    about = {"model_name": model_name or adapter.about.get("model_name"), "model_type": model_type}
+    version = f"zgul.{zgul.__version__}"  # without a version, gelu would mean gelu_new
+    config = {"config": inner, "hidden_size": adapter.width, **about, "name": adapter.language, "version": version}
     with atomic_write(folder / (SAFE if safe else PICKLED), "wb") as file:
         if safe:
             file.write(save(tensors))
@@ -123,8 +115,6 @@ def reduction_factor(width: int, size: int) -> float:
 
 
 class _Config:
-    """The checked content of ``adapter_config.json``."""
-
     def __init__(self, path: Path) -> None:
         content = read_json(path)
         self.path = path
@@ -138,9 +128,8 @@ class _Config:
         for key, wanted in {**_PFEIFFER, "architecture": None}.items():
             given = inner.get(key)
             if given != wanted and (given is not None or key in _REQUIRED):
-                placement = "Pfeiffer's placement: one bottleneck after the feed-forward block, as in ..._pfeiffer"
-                needed = f"{key} is {_show(given)}, but zgul needs {_show(wanted)}"
-                raise ZgulError(f"{path}: {needed}. It supports only {placement}.")
+                problem = f"{key} is {_show(given)}, but Pfeiffer's placement, which zgul needs, has {_show(wanted)}"
+                raise ZgulError(f"{path}: {problem}.")
         self.ln_before = bool(inner.get("ln_before"))
         name = str(inner.get("non_linearity")).lower()
         self.activation = name if "version" in content else _OLD_ACTIVATIONS.get(name, name)
@@ -155,9 +144,9 @@ class _Config:
         self.block_factor = self._factor(given, "inv_adapter_reduction_factor") if block else None
 
     def _object(self, value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        if not isinstance(value.get(key), dict):
-            raise ZgulError(f"{self.path}: {key} must be an object that describes the architecture.")
-        return value[key]  # type: ignore[no-any-return]
+        if isinstance(found := value.get(key), dict):
+            return found
+        raise ZgulError(f"{self.path}: {key} must be an object that describes the architecture.")
 
     def _factor(self, given: Any, key: str) -> float:
         try:
@@ -193,8 +182,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         problem = f"{path} contains more than plain tensors, or is damaged ({first_line(error)})"
         raise ZgulError(f"{problem}. A pickle can run code. Fetch it again, or do not trust it.") from error
     except Exception as error:  # each library has its own errors for a broken file
-        problem = f"{path} is damaged or not a file of weights ({first_line(error)})"
-        raise ZgulError(f"{problem}. Fetch it again.") from error
+        raise ZgulError(f"{path} is damaged or not a file of weights ({first_line(error)}).") from error
     if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise ZgulError(f"{path} is not a dictionary of tensors, so not an adapter.")
     if sum(value.numel() * value.element_size() for value in loaded.values()) > 2 * path.stat().st_size:
@@ -257,7 +245,6 @@ def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[
 
 
 def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> LanguageAdapter:
-    """Make the adapter of a configuration and fill it with the tensors."""
     depth = max((int(key.split(".")[2]) for key in given if key.startswith("encoder.")), default=-1) + 1
     if not depth:
         raise ZgulError(f"{path} contains no layer of an adapter.")

@@ -2,8 +2,7 @@
 
 ``org/repository`` is a Hugging Face repository. ``en/wiki@ukp`` (task, corpus, author) and ``@ukp/file`` are names in
 AdapterHub's own index, which no longer changes: ``index/ENCODER.json`` leads to an entry, and the entry to a zip file
-with its checksum. The entries were also copied to repositories ``AdapterHub/FILE``, which are tried first. Everything
-stays in the cache folder, so the network is needed once.
+with its checksum. Repositories ``AdapterHub/FILE`` have copies, which are tried first. The cache folder keeps all.
 """
 
 import contextlib
@@ -18,10 +17,9 @@ from typing import Any
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-from zgul import json_files
 from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError, first_line
-from zgul.files import cache_dir
+from zgul.files import MAX_JSON, cache_dir, read_json
 
 CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
 INDEX = "https://raw.githubusercontent.com/Adapter-Hub/Hub/master/dist/v2"
@@ -39,8 +37,7 @@ _OPTIONS = DownloadOptions(attempts=2)
 def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None = None) -> Path:
     """Return the folder of the adapter with this name, from the cache or the network.
 
-    Names in AdapterHub's index belong to an encoder (``bert-base-multilingual-cased``). ``version`` is a branch of the
-    repository or a version of the index entry. The default is the main one.
+    ``encoder`` is needed for names in AdapterHub's index. ``version`` is a branch, or a version of the index entry.
     """
     if version is not None and not _VERSION.fullmatch(version):
         raise ZgulError(f"{version!r} cannot be the version of an adapter.")
@@ -53,8 +50,7 @@ def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None 
             return _from_hugging_face(name, version)
         except NotFoundError as error:
             raise ZgulError(f"{error} For a name in AdapterHub's index add the author: {name}@ukp.") from None
-    examples = "'en/wiki@ukp' or 'AdapterHub/bert-base-multilingual-cased-en-wiki_pfeiffer'"
-    raise ZgulError(f"{name}: no such folder, and not a name on a hub either (such as {examples}).")
+    raise ZgulError(f"{name}: no such folder, and not a name on a hub either (such as 'en/wiki@ukp').")
 
 
 def _from_hugging_face(repository: str, version: str | None) -> Path:
@@ -80,8 +76,8 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
 def _find_entry(name: re.Match[str], encoder: str | None) -> str:
     """The path of the entry ``task/subtask@org`` for an encoder."""
     if encoder is None:
-        example = "encoder='bert-base-multilingual-cased'"
-        raise ZgulError(f"{name[0]}: AdapterHub has one for each encoder. Say which, for example {example}.")
+        which = "Say which, for example encoder='bert-base-multilingual-cased'"
+        raise ZgulError(f"{name[0]}: AdapterHub has one for each encoder. {which}.")
     encoder = encoder.removeprefix("google-bert/").removeprefix("FacebookAI/")  # the index has the older names
     index: dict[str, Any] = {}
     with contextlib.suppress(NotFoundError):
@@ -106,11 +102,9 @@ def _find_entry(name: re.Match[str], encoder: str | None) -> str:
 
 def _field(value: dict[str, Any], name: str) -> dict[str, Any]:
     """An object in the index, or an empty one if it is not there."""
-    content = value.get(name, {})
-    if not isinstance(content, dict):
-        advice = f"Delete {cache_dir() / 'adapterhub'} and try again"
-        raise ZgulError(f"AdapterHub's index is damaged: {name} must be an object. {advice}.")
-    return content
+    if isinstance(content := value.get(name, {}), dict):
+        return content
+    raise ZgulError(f"AdapterHub's index is damaged: {name} must be an object. Delete {cache_dir() / 'adapterhub'}.")
 
 
 def _from_entry(path: str, version: str | None) -> Path:
@@ -160,9 +154,9 @@ def _read_index(path: str) -> dict[str, Any]:
     if not copy.is_file():
         with exclusive(cache_dir() / "adapterhub"):
             url = f"{os.environ.get('ZGUL_ADAPTERHUB_URL', INDEX)}/{path}"
-            download(url, copy, max_bytes=json_files.MAX_BYTES, options=_OPTIONS)
+            download(url, copy, max_bytes=MAX_JSON, options=_OPTIONS)
     try:
-        return json_files.read_json(copy)
+        return read_json(copy)
     except ZgulError:
         copy.unlink(missing_ok=True)  # the next call downloads it again
         raise

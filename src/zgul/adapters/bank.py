@@ -86,18 +86,13 @@ class Bank(nn.Module):
     def __len__(self) -> int:
         return len(self.held)
 
-    def index(self, language: str) -> int:
-        """The place of a language in the bank."""
-        if language not in self.languages:
-            held = ", ".join(self.languages) or "none"
-            raise ZgulError(f"The bank has no adapter for {language!r}. It holds: {held}.")
-        return self.languages.index(language)
-
     @torch.no_grad()
     def extract(self, language: str) -> LanguageAdapter:
         """A copy of one language's adapter as it is now, on the CPU."""
-        n = self.index(language)
-        held, width = self.held[n], self.up.shape[-1]
+        if language not in self.languages:
+            raise ZgulError(f"The bank has no adapter for {language!r}. It holds: {', '.join(self.languages)}.")
+        n, width = self.languages.index(language), self.up.shape[-1]
+        held = self.held[n]
         layers = []
         for i, r in enumerate(held.sizes):
             layer = Bottleneck(width, r, held.activation, held.standardise).requires_grad_(False)
@@ -134,16 +129,12 @@ class Bank(nn.Module):
         return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
-        """Embeddings [B, T, d] through the invertible blocks, mixed by weights [B, T or 1, N].
-
-        With None they pass the first adapter's block alone.
-        """
+        """Embeddings [B, T, d] through all invertible blocks, mixed by weights [B, T or 1, N], or the first block."""
         blocks = list(self.invertible)
         if not blocks:
             raise ZgulError("These language adapters have no invertible blocks. Use invertible='off'.")
         if weights is None:
-            first: Tensor = blocks[0](x)
-            return first
+            return blocks[0](x)  # type: ignore[no-any-return]
         full = weights.expand(x.shape[0], x.shape[1], -1)
         return torch.einsum("nbtd,btn->btd", torch.stack([block(x) for block in blocks]), full)
 
@@ -166,12 +157,10 @@ def _check_together(adapters: Sequence[LanguageAdapter], width: int, depth: int)
     for adapter in adapters:
         if adapter.width != width or len(adapter.layers) != depth:
             made_for = f"was made for an encoder of {len(adapter.layers)} layers of width {adapter.width}"
-            this = f"this encoder has {depth} of width {width}. Use the encoder it was trained on"
-            raise ZgulError(f"The language adapter {adapter.language!r} {made_for}; {this}.")
+            raise ZgulError(f"The adapter {adapter.language!r} {made_for}; this encoder has {depth} of width {width}.")
     languages = [adapter.language for adapter in adapters]
     if twice := sorted({language for language in languages if languages.count(language) > 1}):
         raise ZgulError(f"There are two language adapters for {', '.join(twice)}. A bank holds one for each language.")
     without = [adapter.language for adapter in adapters if adapter.invertible is None]
     if 0 < len(without) < len(adapters):
-        problem = f"{', '.join(without)} have no invertible block, and the other language adapters have one"
-        raise ZgulError(f"{problem}. Use adapters that were trained alike.")
+        raise ZgulError(f"{', '.join(without)} have no invertible block. Use adapters that were trained alike.")

@@ -5,24 +5,23 @@ The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
-def _gelu_new(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "gelu_new": _gelu_new}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+}
 
 
 class Bottleneck(nn.Module):
     """``U act(D h)``. U starts at zero, so that a new adapter changes nothing.
 
-    ``standardise`` first gives h mean 0 and variance 1. This is AdapterHub's ``ln_before``; its scale and shift are
-    part of D.
+    ``standardise`` first gives h mean 0 and variance 1: AdapterHub's ``ln_before``, with its scale and shift in D.
     """
 
     def __init__(self, width: int, size: int, activation: str = "relu", standardise: bool = False) -> None:
@@ -52,12 +51,10 @@ class Invertible(nn.Module):
         _start_as_nothing(self.g_down, self.g_up)
 
     def _f(self, x: Tensor) -> Tensor:
-        out: Tensor = self.f_up(ACTIVATIONS[self.activation](self.f_down(x)))
-        return out
+        return self.f_up(ACTIVATIONS[self.activation](self.f_down(x)))  # type: ignore[no-any-return]
 
     def _g(self, x: Tensor) -> Tensor:
-        out: Tensor = self.g_up(ACTIVATIONS[self.activation](self.g_down(x)))
-        return out
+        return self.g_up(ACTIVATIONS[self.activation](self.g_down(x)))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:  # [..., d] -> [..., d]
         x1, x2 = x.chunk(2, dim=-1)

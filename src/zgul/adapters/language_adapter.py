@@ -19,14 +19,7 @@ class LanguageAdapter:
 
     @classmethod
     def new(
-        cls,
-        language: str,
-        width: int,
-        depth: int,
-        *,
-        size: int | None = None,
-        activation: str = "relu",
-        invertible: bool = False,
+        cls, language: str, width: int, depth: int, *, size: int = 0, activation: str = "relu", invertible: bool = False
     ) -> Self:
         """An adapter that changes nothing yet. Its bottleneck is half the encoder's width, or ``size``."""
         layers = [Bottleneck(width, size or max(1, width // 2), activation) for _ in range(depth)]

@@ -91,15 +91,14 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
     if path.is_file():
         return load_adapters(path)
     if not path.is_dir():
-        places = "shipped, new, a file or folder, or a hub name with {lang}"
-        raise ZgulError(f"No language adapters at {place!r}. Give {places}.")
+        raise ZgulError(f"No language adapters at {place!r}. Give shipped, new, a file or folder, or a {{lang}} name.")
     if (path / CONFIG).is_file():
         return [read_adapter(path)]
     adapters = [read_adapter(path / code, code) for code in languages if (path / code / CONFIG).is_file()]
     adapters += [adapter for file in adapter_files(path) for adapter in load_adapters(file)]
     if not adapters:
-        problem = f"{place} holds no language adapters of {', '.join(languages)}"
-        raise ZgulError(f"{problem}. Train one with: zgul adapter train")
+        codes = ", ".join(languages)
+        raise ZgulError(f"{place} holds no language adapters of {codes}. Train one with: zgul adapter train")
     return adapters
 
 

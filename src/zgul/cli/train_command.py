@@ -15,7 +15,7 @@ from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
 from zgul.errors import ZgulError
-from zgul.json_files import write_json
+from zgul.files import write_json
 from zgul.languages import find
 from zgul.options import read_yaml
 from zgul.tagger import Tagger

@@ -2,9 +2,9 @@
 
 The upstream files stay in ``DIR/raw``. Several treebanks of one language are joined in the order of the catalogue.
 
-A file must have the checksum of the catalogue. A file without one is trusted on first use: once it has been read
-without an error, its SHA-256 goes to ``DIR/fetched.json``, and from then on the file must have it. ``fetched.json``
-also lists the datasets of the folder with their releases, and the files that zgul may overwrite.
+A file must have the checksum of the catalogue, or the one in ``DIR/fetched.json``, where the SHA-256 of a new file goes
+once it has been read without an error. ``fetched.json`` also lists the datasets of the folder with their releases, and
+the files that zgul may overwrite.
 """
 
 import tarfile
@@ -23,8 +23,7 @@ from zgul.corpora.data_folder import read_labelled
 from zgul.corpora.sentence import Sentence
 from zgul.download import ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
-from zgul.files import cache_dir
-from zgul.json_files import read_json, write_json
+from zgul.files import cache_dir, read_json, write_json
 
 MANIFEST = "fetched.json"
 MAX_MEMBER = 100_000_000  # bytes of a file inside an archive
@@ -61,8 +60,7 @@ def fetch_datasets(
 ) -> FetchResult:
     """Fetch datasets by name or pattern, or those of a group, and build the files that they have a part in.
 
-    ``release`` is another UD release than the paper's. ``data_dir`` is the cache folder's ``data`` by default.
-    ``mirror`` is an address that replaces the hosts of the catalogue, with the same paths below it.
+    ``release`` is another UD release than the paper's. ``mirror`` replaces the hosts of the catalogue.
     """
     named = [dataset for name in names for dataset in catalogue.find(name)]
     for dataset in named:
@@ -81,8 +79,6 @@ def fetch_datasets(
 
 
 class _Fetch:
-    """One fetch into a data folder."""
-
     def __init__(self, root: Path, mirror: str | None, options: DownloadOptions) -> None:
         self.root, self.mirror, self.options = root, mirror, options
         path = root / MANIFEST
@@ -95,8 +91,8 @@ class _Fetch:
             raise ZgulError(f"{path} is damaged ({error}). Delete it to fetch everything again.") from error
 
     def _save(self) -> None:
-        fields = {"releases": self.releases, "checksums": self.checksums, "laid_out": self.laid_out}
-        write_json(self.root / MANIFEST, fields)
+        manifest = {"releases": self.releases, "checksums": self.checksums, "laid_out": self.laid_out}
+        write_json(self.root / MANIFEST, manifest)
 
     def add(self, datasets: list[Dataset]) -> list[FetchedFile]:
         """Download first, then write each file of the folder once, then record what is now trusted."""
@@ -111,7 +107,10 @@ class _Fetch:
         self._save()
         first_fetched = {path: file for path, file in fetched.items() if file.trust == "first fetch"}
         try:
-            self._lay_out(places, parts)
+            for place in sorted(places):
+                files = [(part, file) for part in parts for file in part.places.get(place, ())]
+                with Console(stderr=True).status(f"Writing {place}"):
+                    columns.write(self.root / place, chain.from_iterable(self._read(*pair) for pair in files))
         except ZgulError as error:
             for file in first_fetched.values():  # a file that cannot be read must not be trusted the next time
                 file.path.unlink(missing_ok=True)
@@ -142,22 +141,14 @@ class _Fetch:
             url = f"{(self.mirror or dataset.host).rstrip('/')}/{file.path}"
             download(url, path, checksum=expected or "", max_bytes=file.max_bytes, options=self.options)
         except ChecksumError as error:
-            advice = "Try another host with --mirror. If upstream has really changed, please report it."
-            if trust == "earlier fetch":
-                advice = f"It differs from the first fetch. To accept it, delete its line in {self.root / MANIFEST}."
-            raise ZgulError(f"{error} {advice}") from error
+            earlier = f"It differs from the first fetch. To accept it, delete its line in {self.root / MANIFEST}."
+            other = "Try another host with --mirror. If upstream has really changed, please report it."
+            raise ZgulError(f"{error} {earlier if trust == 'earlier fetch' else other}") from error
         return FetchedFile(dataset.name, path, expected or file_digest(path), trust, downloaded=True)
 
-    def _lay_out(self, places: set[str], parts: list[Dataset]) -> None:
-        for place in sorted(places):
-            files = [(part, file) for part in parts for file in part.places.get(place, ())]
-            read = (_read(self.root / "raw" / file.path, part.task, file.member) for part, file in files)
-            with Console(stderr=True).status(f"Writing {place}"):
-                columns.write(self.root / place, chain.from_iterable(read))
-
-
-def _read(path: Path, task: str, member: str | None) -> Iterable[Sentence]:
-    return _read_member(path, *member.rsplit("/", 1)) if member else read_labelled(path, task)
+    def _read(self, dataset: Dataset, file: File) -> Iterable[Sentence]:
+        path = self.root / "raw" / file.path
+        return _read_member(path, *file.member.rsplit("/", 1)) if file.member else read_labelled(path, dataset.task)
 
 
 def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:

@@ -12,19 +12,16 @@ from zgul.encoders import embedded
 from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.encoders.folder import load_folder, load_from_hub
 from zgul.encoders.folder import save_folder as save
-from zgul.encoders.pruning import pieces_used, prune
 from zgul.encoders.q4 import SUFFIX, load_q4, save_q4
 from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.encoders.unigram import pieces_used, prune
 from zgul.errors import ZgulError
 
 __all__ = ["Encoder", "EncoderConfig", "PieceTokenizer", "load", "pieces_used", "prune", "save", "save_q4"]
 
 
 def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
-    """An encoder and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a name on the hub.
-
-    The encoder is frozen, in float32 and in evaluation mode.
-    """
+    """A frozen encoder in float32 and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a hub name."""
     name = str(name)
     if name == "embedded":
         return embedded.load()

@@ -41,7 +41,6 @@ class Batch:
         return len(self.rows)
 
     def select(self, rows: Tensor | slice) -> Self:
-        """Some of the sentences."""
         parts: dict[str, Any] = {name: value[rows] for name, value in vars(self).items() if name != "table"}
         return replace(self, **parts)
 
@@ -53,19 +52,12 @@ class Batch:
         down, along = (0, rows - count), (0, length - width)
         if not (down[1] or along[1]):
             return self
-        mask = F.pad(self.mask, along + down, value=False)
-        mask[count:, 0] = True  # attention over nothing is not a number
+        fills = {"input_ids": pad, "mask": False, "words": False, "labels": IGNORED}
+        parts = {name: F.pad(getattr(self, name), along + down, value=fill) for name, fill in fills.items()}
+        parts["mask"][count:, 0] = True  # attention over nothing is not a number
         longer = torch.cat([self.languages, self.languages[:, :1].expand(-1, along[1])], dim=1)
-        return replace(
-            self,
-            input_ids=F.pad(self.input_ids, along + down, value=pad),
-            mask=mask,
-            words=F.pad(self.words, along + down, value=False),
-            languages=F.pad(longer, (0, 0) + down, value=0),
-            labels=F.pad(self.labels, along + down, value=IGNORED),
-            corpora=F.pad(self.corpora, down, value=0),
-            rows=F.pad(self.rows, down, value=-1),
-        )
+        parts |= {"languages": F.pad(longer, (0, 0) + down), "corpora": F.pad(self.corpora, down)}
+        return replace(self, **parts, rows=F.pad(self.rows, down, value=-1))
 
 
 @dataclass
@@ -93,8 +85,7 @@ class EncodedCorpus:
     def batch(self, rows: Tensor, length: int) -> Batch:
         """The chunks ``rows`` [B] (-1: an empty row) as a batch padded to ``length``."""
         begin, end, pad = self.specials
-        real = rows >= 0
-        rows_safe = rows.clamp(min=0)
+        real, rows_safe = rows >= 0, rows.clamp(min=0)
         lengths = torch.where(real, self.lengths[rows_safe], 0)[:, None]  # [B, 1]
         place = torch.arange(length, device=rows.device)[None] - 1  # [1, T]: the piece at each position
         inside = (place >= 0) & (place < lengths)

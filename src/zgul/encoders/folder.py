@@ -21,7 +21,7 @@ from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
 from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
 from zgul.errors import ZgulError, first_line
-from zgul.json_files import read_json, write_json
+from zgul.files import read_json, write_json
 from zgul.tensors import save_tensors
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"

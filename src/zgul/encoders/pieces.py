@@ -1,8 +1,7 @@
 """Words to sub-word pieces.
 
-Each word is cut into pieces by itself, so a corpus is encoded through a table of its word types: a word is tokenised
-once however often it occurs, and everything after that is array arithmetic. A tag belongs to the first piece of its
-word. Sentences longer than the encoder's limit are cut at word borders into chunks.
+Each word is cut into pieces by itself, once however often it occurs; the rest is array arithmetic. A tag belongs to
+the first piece of its word. Sentences longer than the encoder's limit are cut at word borders into chunks.
 """
 
 import itertools
@@ -25,21 +24,11 @@ class PieceEncoder:
     """Cuts words into pieces and remembers them. Several threads may use one at the same time."""
 
     def __init__(
-        self,
-        tokenizer: PieceTokenizer,
-        max_pieces: int,
-        *,
-        related_letters: bool = False,
-        max_types: int = MAX_TYPES,
+        self, tokenizer: PieceTokenizer, max_pieces: int, *, related_letters: bool = False, max_types: int = MAX_TYPES
     ) -> None:
-        """``max_pieces``: the longest input of the encoder, special pieces included.
-
-        With ``related_letters``, letters that the vocabulary lacks are read as related ones (`zgul.corpora.letters`).
-        """
-        self.tokenizer = tokenizer
-        self.max_pieces = max_pieces - 2  # room for the two special pieces
-        self.related_letters = related_letters
-        self.max_types = max_types
+        """With ``related_letters``, letters that the vocabulary lacks are read as others (`zgul.corpora.letters`)."""
+        self.tokenizer, self.related_letters, self.max_types = tokenizer, related_letters, max_types
+        self.max_pieces = max_pieces - 2  # of the encoder's input, without the two special pieces
         # Entries are complete when they are added and never change, and a full table is replaced, not emptied:
         # whoever holds a table can go on using it.
         self._table: dict[str, NDArray[np.int32]] = {}
@@ -59,8 +48,7 @@ class PieceEncoder:
         """Which of these letters are read as another one, and as which."""
         letters = list(letters)
         self._learn_letters(letters)
-        read_as = {letter: self._replacements[ord(letter)] for letter in letters}
-        return {letter: other for letter, other in read_as.items() if other != letter}
+        return {letter: other for letter in letters if (other := self._replacements[ord(letter)]) != letter}
 
     def encode(
         self,
@@ -73,11 +61,14 @@ class PieceEncoder:
     ) -> EncodedCorpus:
         """Encode sentences for a model that knows ``languages``.
 
-        ``labels`` maps tags to indices; a tag that it lacks is unannotated and stays out of the loss. ``corpora``
-        numbers the corpus of each sentence. ``words`` replaces the sentences' words, by noised ones for example.
+        A tag that ``labels`` lacks is unannotated and stays out of the loss. ``corpora`` numbers the corpus of each
+        sentence. ``words`` replaces the sentences' words, by noised ones for example.
         """
         words = words if words is not None else [sentence.words for sentence in sentences]
-        types, type_pieces = self._types([word for sentence in words for word in sentence])
+        running = [word for sentence in words for word in sentence]
+        table, index = self._learn(running), {word: n for n, word in enumerate(dict.fromkeys(running))}
+        types = np.fromiter((index[word] for word in running), np.int64, len(running))
+        type_pieces = [table[word] for word in index]
         type_lengths = np.fromiter((len(pieces) for pieces in type_pieces), np.int64, len(type_pieces))
         lengths = np.minimum(type_lengths[types], self.max_pieces)  # the start of a word that is longer than a chunk
         sizes = np.fromiter((len(sentence) for sentence in words), np.int64, len(words))
@@ -86,8 +77,8 @@ class PieceEncoder:
         starts = piece_ends[borders[:-1]]
 
         type_starts = np.cumsum(type_lengths) - type_lengths
-        index = np.repeat(type_starts[types] - piece_ends[:-1], lengths) + np.arange(piece_ends[-1])
-        pieces = np.concatenate([*type_pieces, np.zeros(0, np.int32)])[index]
+        places = np.repeat(type_starts[types] - piece_ends[:-1], lengths) + np.arange(piece_ends[-1])
+        pieces = np.concatenate([*type_pieces, np.zeros(0, np.int32)])[places]
         first = np.zeros(len(pieces), dtype=bool)
         first[piece_ends[:-1]] = True
         piece_labels = np.full(len(pieces), IGNORED, dtype=np.int64)
@@ -106,13 +97,6 @@ class PieceEncoder:
             sentence_sizes=sizes,
             specials=(self.tokenizer.begin, self.tokenizer.end, self.tokenizer.pad),
         )
-
-    def _types(self, words: list[str]) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
-        """The type of each word, as an index into the list of the types' pieces."""
-        table = self._learn(words)
-        index: dict[str, int] = {}
-        types = np.fromiter((index.setdefault(word, len(index)) for word in words), np.int64, len(words))
-        return types, [table[word] for word in index]
 
     def _learn(self, words: Sequence[str]) -> dict[str, NDArray[np.int32]]:
         """The table with all of these words in it."""
@@ -169,18 +153,11 @@ class PieceEncoder:
 
 def _language_rows(sentences: Sequence[Sentence], sizes: NDArray[np.int64], rows: dict[str, int]) -> NDArray[np.int64]:
     """The row of every word's language in the table."""
-    parts = [np.zeros(0, dtype=np.int64)]
-    for sentence, size in zip(sentences, sizes, strict=True):
-        if sentence.word_languages is not None:
-            # in training, a foreign word may be in a language that is no source: it counts as the sentence's
-            codes = [code if code in rows else sentence.language or code for code in sentence.word_languages]
-            parts.append(np.array([_row(rows, code) for code in codes], dtype=np.int64))
-        else:
-            parts.append(np.full(int(size), _row(rows, sentence.language), dtype=np.int64))
-    return np.concatenate(parts)
-
-
-def _row(rows: dict[str, int], code: str | None) -> int:
-    if code is None or code not in rows:
+    codes: list[str | None] = []
+    for sentence, size in zip(sentences, sizes.tolist(), strict=True):
+        own, language = sentence.word_languages, sentence.language
+        # in training, a foreign word may be in a language that is no source: it counts as the sentence's
+        codes += [language] * size if own is None else [code if code in rows else language or code for code in own]
+    for code in set(codes) - rows.keys():
         raise ZgulError(f"A sentence is in {code!r}, but the model was prepared for: {', '.join(rows)}.")
-    return rows[code]
+    return np.fromiter((rows[str(code)] for code in codes), np.int64, len(codes))

@@ -95,8 +95,7 @@ def _pack(name: str, values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[A
         return {name: values}
     packed = quantise(values.reshape(-1, BLOCK)) if values.shape[1] % BLOCK == 0 else None
     if packed is None:
-        problem = "is not made of 4-bit blocks: this is not the embedded encoder, or it was trained further"
-        raise ZgulError(f"{name} {problem}. Save it as a folder instead (zgul.encoders.save).")
+        raise ZgulError(f"{name} is not made of 4-bit blocks. Save it as a folder instead (zgul.encoders.save).")
     arrays: tuple[npt.NDArray[Any], ...] = packed
     return {name + part: array.reshape(len(values), -1) for part, array in zip(_PARTS, arrays, strict=True)}
 

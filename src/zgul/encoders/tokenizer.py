@@ -9,8 +9,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer, pre_tokenizers
 
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
-from zgul.json_files import write_json
+from zgul.files import atomic_write, write_json
 
 FILE, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
 # Role -> the key in tokenizer_config.json, and how BERT and XLM-R call the piece.

@@ -1,61 +1,54 @@
-"""Build a ``tokenizer.json`` from Unigram pieces, their scores and a map of single characters.
+"""Unigram (sentencepiece) vocabularies: build a ``tokenizer.json``, and prune an encoder's vocabulary.
 
-The map is sentencepiece's ``nmt_nfkc``, reduced to single characters. The reduction lost letters whose accents are
-written apart; `compositions` derives them again from Unicode's tables. `compile_charsmap` turns the whole map into
-sentencepiece's compiled form, a double-array trie, because that is what the tokenizers library runs and saves.
+The map of single characters is sentencepiece's ``nmt_nfkc``, without letters whose accents are written apart;
+`compositions` derives these again from Unicode's tables. `compile_charsmap` turns the whole map into sentencepiece's
+compiled form, a double-array trie, because that is what the tokenizers library runs and saves.
+
+A Unigram tokenizer takes the segmentation with the best sum of scores. Leaving pieces out only removes other
+segmentations, so words whose pieces all stay are segmented as before, and their outputs are identical. Any other word
+falls back on smaller pieces: all single characters stay.
 """
 
 import itertools
 import json
 import struct
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from torch import nn
 
+from zgul.devices import shared_copy
+from zgul.encoders.encoder import Embedding, Encoder
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
 SPECIALS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")  # XLM-R's
-
-
-def _template(*parts: str) -> list[dict[str, Any]]:
-    return [{"Sequence" if part in "AB" else "SpecialToken": {"id": part, "type_id": 0}} for part in parts]
-
-
-_POST_PROCESSOR = {
-    "type": "TemplateProcessing",
-    "single": _template("<s>", "A", "</s>"),
-    "pair": _template("<s>", "A", "</s>", "</s>", "B", "</s>"),
-    "special_tokens": {token: {"id": token, "ids": [0], "tokens": [token]} for token in ("<s>", "</s>")},
-}
 
 # The tokenizers library looks up a whole grapheme only when it is shorter than this many bytes, else its
 # characters one by one: longer keys would never be found.
 _LONGEST_KEY = 5
 
+_BATCH = 10_000  # words at a time: encodings are large
 _LEAF = 1 << 31  # marks a unit that holds a value
 _HAS_LEAF = 1 << 8  # marks a unit one of whose children does
 
 
 def tokenizer_json(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> str:
-    """The contents of ``tokenizer.json`` for a sentencepiece Unigram model.
-
-    Written as text: reading it is the quickest way to make the tokenizer, and it is to be saved anyway.
-    """
+    """The contents of ``tokenizer.json`` for a sentencepiece Unigram model."""
     tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0)], 0))
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap})),
-            normalizers.Replace(Regex(" {2,}"), " "),
-        ]
-    )
+    mapped = normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap}))
+    tokenizer.normalizer = normalizers.Sequence([mapped, normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    contents = json.loads(tokenizer.to_str())
-    contents["post_processor"] = _POST_PROCESSOR
-    contents["added_tokens"] = [_added_token(token) for token in SPECIALS]
-    return with_vocabulary(contents, list(zip(pieces, scores, strict=True)), unk_id=unk_id)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 0)]
+    )
+    tokenizer.add_special_tokens(list(SPECIALS))
+    return with_vocabulary(json.loads(tokenizer.to_str()), list(zip(pieces, scores, strict=True)), unk_id=unk_id)
 
 
 def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]], *, unk_id: int) -> str:
@@ -74,11 +67,6 @@ def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]
     }
     contents["post_processor"] = {**processor, "special_tokens": special}
     return json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
-
-
-def _added_token(token: str) -> dict[str, Any]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": 0, "content": token, **flags, "special": True}
 
 
 def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
@@ -154,3 +142,51 @@ def double_array(values: Mapping[bytes, int]) -> list[int]:
             else:
                 units[here] = child | _LEAF
     return units
+
+
+# --- pruning
+
+
+def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
+    """The pieces of ``words``, each segmented by itself."""
+    ids: set[int] = set()
+    distinct = iter(set(words))
+    while batch := list(itertools.islice(distinct, _BATCH)):
+        for pieces in tokenizer.tokenise(batch):
+            ids.update(pieces)
+    return {tokenizer.backend.id_to_token(index) for index in ids}
+
+
+def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
+    """An encoder and tokenizer with only ``pieces``, the special pieces and all single characters.
+
+    The encoder given stays as it is; the new one shares its layers.
+    """
+    contents = json.loads(tokenizer.backend.to_str())
+    kept = _kept(contents, set(pieces))
+    whole = contents["model"]["vocab"]
+    vocabulary = [(whole[index][0], whole[index][1]) for index in kept if index < len(whole)]
+    text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
+    table = Embedding(len(kept), encoder.width)
+    rows = encoder.words.weight.detach()[torch.tensor(kept, device=encoder.words.weight.device)]
+    table.weight = nn.Parameter(rows, requires_grad=encoder.words.weight.requires_grad)
+    small = shared_copy(encoder, {encoder.words: table})
+    small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
+    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), tokenizer.specials())
+
+
+def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
+    if contents["model"]["type"] != "Unigram":
+        kind = contents["model"]["type"]
+        raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
+    vocabulary = contents["model"]["vocab"]
+    if unknown := pieces - {piece for piece, _ in vocabulary}:
+        examples = ", ".join(map(repr, sorted(unknown)[:3]))
+        raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
+    added = {token["content"]: token["id"] for token in contents["added_tokens"]}
+    # The price of an unknown character lies below the lowest score. That piece stays, so that the price stays.
+    lowest = min(vocabulary, key=lambda entry: entry[1])[0]
+    always = {*added, lowest, vocabulary[contents["model"]["unk_id"]][0]}
+    stays = [piece in pieces or piece in always or len(piece.removeprefix("▁")) <= 1 for piece, _ in vocabulary]
+    kept = [index for index, stay in enumerate(stays) if stay]
+    return kept + [index for index in added.values() if index >= len(vocabulary)]

@@ -1,4 +1,4 @@
-"""The methods of the paper, by name. `zgul.methods.rows` has the rows of its tables."""
+"""The methods of the paper, by name. `zgul.paper.rows` has the rows of its tables."""
 
 from zgul.errors import ZgulError
 from zgul.methods import cpg, madx, sft, zgul
@@ -10,7 +10,6 @@ METHODS: dict[str, Method] = {method.name: method for module in (sft, madx, cpg,
 
 
 def find_method(name: str) -> Method:
-    """The method of this name."""
     if name not in METHODS:
         raise ZgulError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
     return METHODS[name]

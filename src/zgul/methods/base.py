@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from zgul import languages as uriel
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
-from zgul.encoders.batches import ModelLanguages
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import FORMS, STARTS
 from zgul.ensemble.weighting import COMBINE
@@ -31,9 +30,7 @@ class MethodOptions(Options):
     reduction: float = option(3.0, "Reduction factor: width of the encoder / bottleneck of the task adapter.", above=0)
     dropout: float = option(0.1, "Dropout of encoder and head while training.", least=0, below=1)
     features: FeatureSet = option(
-        "syntax",
-        f"URIEL features of a language: syntax (103), or all (289; {RELEASE}).",
-        choices=get_args(FeatureSet),
+        "syntax", f"URIEL features of a language: syntax (103), or all (289; {RELEASE}).", choices=get_args(FeatureSet)
     )
     l_scores: str = option("bilinear", f"Form of lang2vec's scores; additive: {RELEASE}, Germanic.", choices=FORMS)
     l_start: str = option(
@@ -69,17 +66,12 @@ class Parts:
 
     def language_features(self, languages: Sequence[str]) -> Tensor:
         """Feature vectors [M, F] of languages."""
-        rows = [
-            self.features[code] if code in self.features else uriel.features(code, self.options.features)
-            for code in languages
-        ]
+        kind = self.options.features
+        rows = [self.features[code] if code in self.features else uriel.features(code, kind) for code in languages]
         return torch.as_tensor(np.stack(rows), dtype=torch.float32)
 
     def most_related(self, language: str) -> str:
-        """The source that reads a language best: itself, or its nearest relative.
-
-        Relatedness is URIEL's. Where features were given, it is the cosine of those.
-        """
+        """The source that reads a language best: itself, or the most related by URIEL or by given features."""
         if language in self.sources:
             return language
         if language in self.features:
@@ -121,13 +113,6 @@ class Method:
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         """What the model is told of each language: [M, ·]. ``bank`` names the languages of the model's bank."""
         return torch.zeros(len(languages), 0)
-
-    def language_table(
-        self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]
-    ) -> ModelLanguages:
-        """The language table for these languages, with a row for each."""
-        rows = {language: row for row, language in enumerate(languages)}
-        return ModelLanguages(rows, self.table(parts, languages, self.check_strategy(strategy), bank))
 
     def check_strategy(self, strategy: str) -> str:
         if strategy not in self.strategies:

@@ -21,9 +21,8 @@ class GeneratedAdapters(Generator):
 
     def __init__(self, features: int, *, width: int, depth: int, rank: int, size: int, dropout: float) -> None:
         super().__init__()
-        self.vector = nn.Sequential(
-            nn.Linear(features, features), nn.ReLU(), nn.Dropout(dropout), nn.Linear(features, rank)
-        )
+        hidden, out = nn.Linear(features, features), nn.Linear(features, rank)
+        self.vector = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(dropout), out)
         self.down = nn.Parameter(torch.randn(depth, rank, width, size) * 1e-2)
         self.down_bias = nn.Parameter(torch.zeros(depth, rank, size))
         self.up = nn.Parameter(torch.randn(depth, rank, size, width) * 1e-2)

@@ -43,21 +43,15 @@ class MADX(Method):
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         if strategy in ("uniform", "emea"):
             return torch.zeros(len(languages), len(bank))
-        readers = [self._reader(language, strategy, parts) for language in languages]
+        # the languages whose adapters read these
+        readers = [{"en": "en", "tgt": code}.get(strategy) or parts.most_related(code) for code in languages]
         if missing := next((code for code in readers if code not in bank), None):
-            raise ZgulError(
-                f"The strategy {strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}. "
-                f"Train one with: zgul adapter train --lang {missing} --text FILE"
+            problem = (
+                f"The strategy {strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}"
             )
+            raise ZgulError(f"{problem}. Train one with: zgul adapter train --lang {missing} --text FILE")
         places = torch.tensor([list(bank).index(code) for code in readers])
         return torch.where(F.one_hot(places, len(bank)).bool(), 0.0, RULED_OUT)
 
-    def _reader(self, language: str, strategy: str, parts: Parts) -> str:
-        """The language whose adapter reads this one."""
-        return {"en": "en", "tgt": language}.get(strategy) or parts.most_related(language)
 
-
-METHODS = [
-    MADX("madx", "MADX", english_only=True, strategies=("en", "rel", "emea")),
-    MADX("madx-multi", "MADX^multi"),
-]
+METHODS = [MADX("madx", "MADX", english_only=True, strategies=("en", "rel", "emea")), MADX("madx-multi", "MADX^multi")]

@@ -28,7 +28,7 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.ensemble.weighting import ZGULWeighting
 from zgul.errors import ZgulError
-from zgul.json_files import read_json, write_json
+from zgul.files import read_json, write_json
 from zgul.methods import MethodOptions
 from zgul.tagger.decoding import DECODINGS
 from zgul.tagger.tagger import UNNAMED, Tagger
@@ -37,22 +37,12 @@ from zgul.tensors import load_tensors, save_tensors
 FORMAT = 2
 CONFIG, MODEL, BANK, ENCODER = "config.json", "model.safetensors", "bank.safetensors", "encoder"
 INSIDE, SHIPPED, NONE = "inside", "shipped", "none"  # where the bank is
-_SCHEMA: dict[str, type] = {
-    "task": str,
-    "method": str,
-    "strategy": str,
-    "decode": str,
-    "related_letters": bool,
-    "sources": list,
-    "labels": list,
-    "options": dict,
-    "encoder": dict,
-    "bank": str,
-    "merged": bool,
-    "em": dict,
-    "features": dict,
-    "about": dict,
-}
+_SCHEMA: dict[str, type] = (
+    dict.fromkeys(("task", "method", "strategy", "decode", "bank"), str)
+    | dict.fromkeys(("sources", "labels"), list)
+    | dict.fromkeys(("options", "encoder", "em", "features", "about"), dict)
+    | dict.fromkeys(("merged", "related_letters"), bool)
+)
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "object"}
 
 
@@ -71,10 +61,8 @@ def save_tagger(
     same. With ``encoder``, the encoder is put into the folder.
     """
     folder = Path(folder)
-    trained = set(tagger.trained_names)
-    state: dict[str, Tensor] = {name: value for name, value in tagger.model.named_parameters() if name in trained}
+    state: dict[str, Tensor] = {name: tagger.model.get_parameter(name) for name in tagger.trained_names}
     merged = merged and isinstance(tagger.model.weighting, ZGULWeighting)
-    folder.mkdir(parents=True, exist_ok=True)
     save_tensors(folder / MODEL, _merge(state) if merged else state, bits=bits)
     adapters = _adapters(tagger)
     if bank and adapters:
@@ -96,7 +84,7 @@ def load_tagger(
     folder = Path(folder)
     if not folder.is_dir():
         raise ZgulError(f"{folder}: no such folder. A tagger is a folder with {CONFIG} and {MODEL}.")
-    config: dict[str, Any] = read_json(folder / CONFIG)
+    config = read_json(folder / CONFIG)
     _check_config(config, folder)
     name, loaded = _encoder(folder, config["encoder"], encoder)
     tagger = Tagger.new(
@@ -183,14 +171,17 @@ def _unmerge(state: dict[str, Tensor]) -> dict[str, Tensor]:
 # --- loading
 
 
+def _damaged(folder: Path, problem: str) -> ZgulError:
+    return ZgulError(f"{folder}/{CONFIG} is damaged: {problem}. Save the tagger again.")
+
+
 def _check_config(config: dict[str, Any], folder: Path) -> None:
     """Refuse what this version cannot read. Name the field that is missing or wrong."""
     if config.get("format") != FORMAT:
-        raise ZgulError(
-            f"{folder} was saved in format {config.get('format')!r} by zgul {config.get('zgul', '?')}. This is zgul "
-            f"{__version__}, which reads format {FORMAT}. Convert it with scripts/convert_taggers.py, "
-            "or train it again."
-        )
+        made = f"in format {config.get('format')!r} by zgul {config.get('zgul', '?')}"
+        advice = "Convert it with scripts/convert_taggers.py, or train it again"
+        this = f"This is zgul {__version__}, which reads format {FORMAT}"
+        raise ZgulError(f"{folder} was saved {made}. {this}. {advice}.")
     for key, kind in _SCHEMA.items():
         _check(config.get(key), kind, key, folder)
     for key in ("sources", "labels"):
@@ -202,20 +193,20 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
         _check(vector, list, f"features.{code}", folder)
         for value in vector:
             _check(value, float, f"one of features.{code}", folder)
-    sizes = {len(vector) for vector in config["features"].values()}
-    if len(sizes) > 1 or 0 in sizes or not all(np.isfinite(vector).all() for vector in config["features"].values()):
-        raise ZgulError(f"{folder}/{CONFIG} is damaged: features are not finite numbers, as many for each language")
+    vectors = config["features"].values()
+    sizes = {len(vector) for vector in vectors}
+    if len(sizes) > 1 or 0 in sizes or not all(np.isfinite(vector).all() for vector in vectors):
+        raise _damaged(folder, "features are not finite numbers, as many for each language")
     for key, choices in {"bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
         if config[key] not in choices:
-            known = ", ".join(choices)
-            raise ZgulError(f"{folder}/{CONFIG} is damaged: {key} is {config[key]!r}, not one of {known}")
+            raise _damaged(folder, f"{key} is {config[key]!r}, not one of {', '.join(choices)}")
 
 
 def _check(value: object, kind: type, key: str, folder: Path) -> None:
     fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
     if not fits or (isinstance(value, bool) and kind is not bool):
         shown = "missing" if value is None else repr(value)[:40]
-        raise ZgulError(f"{folder}/{CONFIG} is damaged: {key} is {shown}, not {_NAMES[kind]}. Save the tagger again.")
+        raise _damaged(folder, f"{key} is {shown}, not {_NAMES[kind]}")
 
 
 def _options(kind: type[Any], values: object, key: str, folder: Path) -> Any:
@@ -230,25 +221,19 @@ def _options(kind: type[Any], values: object, key: str, folder: Path) -> Any:
 def _encoder(
     folder: Path, info: dict[str, Any], given: tuple[Encoder, PieceTokenizer] | str | None
 ) -> tuple[str, tuple[Encoder, PieceTokenizer]]:
-    """The encoder of a saved tagger and its name."""
     name: str = info["name"]
     if given is None and name == UNNAMED:
-        raise ZgulError(
-            f"{folder} was saved without its encoder, which has no name. Give it "
-            "(load_tagger(..., encoder=...)), or save the tagger with encoder=True."
-        )
+        advice = "Give it (load_tagger(..., encoder=...)), or save the tagger with encoder=True"
+        raise ZgulError(f"{folder} was saved without its encoder, which has no name. {advice}.")
     if given is None or isinstance(given, str):
         name = given or name
-        loaded = encoders.load(folder / ENCODER if name == ENCODER else name)
+        body, tokenizer = encoders.load(folder / ENCODER if name == ENCODER else name)
     else:
-        loaded = moved_copy(given[0], given[0].words.weight.device), given[1]
-    body = loaded[0]
+        body, tokenizer = moved_copy(given[0], given[0].words.weight.device), given[1]
     if (body.width, body.depth) != (info["width"], info["depth"]):
-        raise ZgulError(
-            f"{folder} was trained on an encoder of {info['depth']} layers of width {info['width']}. "
-            f"The one given has {body.depth} of width {body.width}."
-        )
-    return (UNNAMED if name == ENCODER else name), loaded
+        made = f"trained on an encoder of {info['depth']} layers of width {info['width']}"
+        raise ZgulError(f"{folder} was {made}. The one given has {body.depth} of width {body.width}.")
+    return (UNNAMED if name == ENCODER else name), (body, tokenizer)
 
 
 def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter]:
@@ -258,35 +243,27 @@ def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter
         return load_adapters(folder / BANK)
     adapters = shipped_adapters(config["sources"])
     if config.get("bank_checksum") not in (None, checksum(adapters)):
-        raise ZgulError(
-            f"{folder} was saved without its language adapters, and those of the package are others: it would "
-            "tag wrongly. Save it with its adapters (bank=True), or let ZGUL_TAGGERS name a folder whose "
-            "adapters.safetensors has them."
-        )
+        problem = "was saved without its language adapters, and those of the package are others: it would tag wrongly"
+        advice = "Save it with its adapters (bank=True), or let ZGUL_TAGGERS name the folder that has them"
+        raise ZgulError(f"{folder} {problem}. {advice}.")
     return adapters
 
 
 def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: Path) -> None:
     """Give the model the saved weights. Every trained one must be there, and none that it does not have."""
     own = dict(tagger.model.named_parameters())
-    expected = {name: own[name] for name in tagger.trained_names}
     state = _unmerge(state) if merged else state
-    missing, extra = set(expected) - set(state), set(state) - set(own)
+    missing, extra = set(tagger.trained_names) - set(state), set(state) - set(own)
     if missing or extra:
         named = ", ".join(sorted(missing | extra)[:3])
-        raise ZgulError(
-            f"{folder}/{MODEL} does not fit its {CONFIG}: {len(missing)} tensors are missing and {len(extra)} unknown "
-            f"({named}, …). Save the tagger again, or use the zgul version it was made with."
-        )
-    if len(state["head.bias"]) != len(tagger.labels):
-        raise ZgulError(
-            f"{folder}: {CONFIG} names {len(tagger.labels)} labels, but the weights were trained for "
-            f"{len(state['head.bias'])}. The two files do not belong together."
-        )
+        counts = f"{len(missing)} tensors are missing and {len(extra)} unknown ({named}, …)"
+        raise ZgulError(f"{folder}/{MODEL} does not fit its {CONFIG}: {counts}. Save the tagger again.")
+    if (trained := len(state["head.bias"])) != len(tagger.labels):
+        problem = f"{CONFIG} names {len(tagger.labels)} labels, but the weights were trained for {trained}"
+        raise ZgulError(f"{folder}: {problem}. The two files do not belong together.")
     for name, value in state.items():
         if own[name].shape != value.shape:
-            raise ZgulError(
-                f"{folder}/{MODEL}: {name} has shape {list(value.shape)}, this model needs {list(own[name].shape)}"
-            )
+            shapes = f"{list(value.shape)}, this model needs {list(own[name].shape)}"
+            raise ZgulError(f"{folder}/{MODEL}: {name} has shape {shapes}")
         # not in place: a given encoder belongs to others, too
         own[name].data = value.to(own[name], copy=True, memory_format=torch.contiguous_format)

@@ -78,14 +78,8 @@ class Tagger:
     ) -> Self:
         """An untrained tagger. It takes over the encoder: low-rank updates are added to it, and it may be trained."""
         chosen = find_method(method)
-        parts = Parts(
-            encoder[0],
-            list(labels),
-            list(sources),
-            list(adapters) if chosen.needs_bank else [],
-            options or MethodOptions(),
-            features or {},
-        )
+        bank = list(adapters) if chosen.needs_bank else []
+        parts = Parts(encoder[0], list(labels), list(sources), bank, options or MethodOptions(), features or {})
         pieces = PieceEncoder(encoder[1], parts.encoder.max_pieces, related_letters=related_letters)
         strategy = chosen.check_strategy(strategy or chosen.strategies[0])
         return cls(chosen, parts, chosen.build(parts).eval(), pieces, task, encoder_name, strategy)
@@ -105,12 +99,11 @@ class Tagger:
 
     @property
     def trained_names(self) -> list[str]:
-        """The names of the parameters that are trained."""
         return [name for name, value in self.model.named_parameters() if value.requires_grad]
 
     @cached_property
     def engine(self) -> Engine:
-        """The fast form of the model, made on first use. Whoever changes weights makes a new tagger (`replace`)."""
+        """The fast form of the model. Whoever changes weights makes a new tagger (`replace`)."""
         return engine(self.model, self.device, self.precision)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +120,9 @@ class Tagger:
 
     def language_table(self, languages: Sequence[str], strategy: str | None = None) -> ModelLanguages:
         """What the model is told of these languages."""
-        return self.method.language_table(self.parts, languages, strategy or self.strategy, self.bank_languages)
+        strategy = self.method.check_strategy(strategy or self.strategy)
+        table = self.method.table(self.parts, languages, strategy, self.bank_languages)
+        return ModelLanguages({language: row for row, language in enumerate(languages)}, table)
 
     def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
         """The EM settings for a language; None where the strategy has no EM."""
@@ -150,9 +145,9 @@ class Tagger:
     ) -> list[Prediction]:
         """Tag sentences, whose ``language`` must be set.
 
-        Without ``em``, a strategy with EM takes the settings that are stored for each sentence's language. Sentences
-        with less entropy than ``skip_below`` (nats per word) are certain already, and EM leaves them as they are.
-        ``plain`` runs the plain code instead of the fast engine. ``on_batch`` receives how many chunks were done.
+        Without ``em``, the settings that are stored for each sentence's language are used. EM leaves sentences with
+        less entropy than ``skip_below`` (nats per word) as they are. ``plain`` runs the plain code instead of the fast
+        engine. ``on_batch`` receives how many chunks were done.
         """
         strategy = self.method.check_strategy(strategy or self.strategy)
         groups: dict[EMConfig | None, list[int]] = {}
@@ -163,13 +158,10 @@ class Tagger:
         with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
             for config, indices in groups.items():
                 group = [sentences[index] for index in indices]
-                run = self._infer_plain if plain else self.engine
-                found = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
-                predictions |= dict(zip(indices, found, strict=True))
+                run: Infer = partial(infer, self.model) if plain else self.engine
+                made = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
+                predictions |= dict(zip(indices, made, strict=True))
         return [predictions[index] for index in range(len(sentences))]
-
-    def _infer_plain(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
-        return infer(self.model, batch, em, weights)
 
     def _predict_group(
         self,
@@ -181,7 +173,6 @@ class Tagger:
         run: Infer,
         on_batch: Callable[[int], None],
     ) -> list[Prediction]:
-        """Predict with the same EM settings for all sentences."""
         codes = dict.fromkeys(code for sentence in sentences for code in _languages(sentence))
         if not codes:  # no words at all
             return [Prediction([], np.zeros(0, np.float32)) for _ in sentences]
@@ -208,7 +199,7 @@ class Tagger:
     ) -> Iterator[tuple[Batch, Any]]:
         """Run all chunks of a corpus (or these) in batches. When memory runs out, batches become smaller.
 
-        ``copies``: how many times the tokens of a batch the run works on.
+        The run works on ``copies`` times the tokens of a batch.
         """
         limit = self.engine.max_tokens // copies
         advice = "cut long sentences, tag without EM (--no-em), or use a device with more memory (--device cpu)"
@@ -220,20 +211,16 @@ class Tagger:
             yield from done
 
     def _predictions(self, encoded: EncodedCorpus, collected: "_Collected") -> list[Prediction]:
-        """Tags and their probabilities for each sentence."""
         p, sizes = encoded.by_word(collected.probabilities).numpy(), encoded.sentence_sizes  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
         chosen = p[np.arange(len(p)), tags]
         names = [self.labels[tag] for tag in tags.tolist()]
         weights = {name: encoded.by_word(value).numpy() for name, value in collected.weights.items()}
-        repair = self.task == "ner" and self.decode == "words"
-        predictions, start = [], 0
-        for stop in np.cumsum(sizes).tolist():
-            here = slice(start, stop)
-            own = {name: value[here] for name, value in weights.items()}
-            predictions.append(Prediction(valid_iob2(names[here]) if repair else names[here], chosen[here], **own))
-            start = stop
-        return predictions
+        repair = valid_iob2 if self.task == "ner" and self.decode == "words" else list
+        ends = np.cumsum(sizes)
+        places = [slice(start, stop) for start, stop in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
+        own = [{name: value[here] for name, value in weights.items()} for here in places]
+        return [Prediction(repair(names[here]), chosen[here], **w) for here, w in zip(places, own, strict=True)]
 
 
 class _Collected:
@@ -261,9 +248,6 @@ def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tupl
 
 def _languages(sentence: Sentence) -> Iterator[str]:
     """The languages of a sentence: one, or that of each word."""
-    if sentence.word_languages is not None:
-        yield from sentence.word_languages
-    elif sentence.language is not None:
-        yield sentence.language
-    else:
+    if sentence.word_languages is None and sentence.language is None:
         raise ZgulError("A sentence has no language. Say which it is in (--lang, or Sentence(language=...)).")
+    yield from sentence.word_languages if sentence.word_languages is not None else [str(sentence.language)]

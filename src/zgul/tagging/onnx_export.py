@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.json_files import read_json, write_json
+from zgul.files import read_json, write_json
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
 

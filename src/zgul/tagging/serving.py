@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from zgul.errors import ZgulError
-from zgul.files import shipped_folder
-from zgul.json_files import read_json
+from zgul.files import read_json, shipped_folder
 from zgul.languages import Language, explain_group, find
 
 TaskChoice = Literal["pos", "ner", "both"]

@@ -111,9 +111,13 @@ def train_adapter(
         train_masked_lm(model, [blocks.train], config, stage="encoder", report=report)
         encoder.requires_grad_(False)
         return TrainedAdapter(None, head, {"before": before, "after": masked_scores(model, blocks.held_out)})
-    size = config.size or None
     adapter = LanguageAdapter.new(
-        language, encoder.width, encoder.depth, size=size, activation=config.activation, invertible=config.invertible
+        language,
+        encoder.width,
+        encoder.depth,
+        size=config.size,
+        activation=config.activation,
+        invertible=config.invertible,
     )
     bank = _bank(adapter, encoder).requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces, config.masked)

@@ -21,7 +21,7 @@ from zgul.encoders.batches import EncodedCorpus
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
-from zgul.json_files import write_json
+from zgul.files import write_json
 from zgul.progress import Report, Status, silent
 from zgul.tagger import Tagger
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint

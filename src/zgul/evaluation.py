@@ -1,17 +1,18 @@
-"""Chunk F1 as seqeval computes it by default, which is the paper's measure for NER and for UPOS alike.
+"""Evaluation: chunk F1 as seqeval computes it by default, spread over seeds, and tests between two systems.
 
-The numbers equal those of ``seqeval`` 1.x, but take a fraction of its time, because training scores the dev sets
-often. seqeval takes the first letter of a tag as its prefix and the rest, after a first "-", as its type. For
-UPOS this means: a run of one tag is one chunk, CCONJ and SCONJ are one class (CONJ, as in the paper's class table),
-and an X at a sentence border may be lost. All of this is kept, because the paper's numbers include it.
+Chunk F1 is the paper's measure for NER and for UPOS alike. The numbers equal those of ``seqeval`` 1.x, but take a
+fraction of its time. seqeval takes the first letter of a tag as its prefix and the rest, after a "-", as its type.
+So for UPOS a run of one tag is one chunk, CCONJ and SCONJ are one class (CONJ, as in the paper's class table), and an X
+at a sentence border may be lost. The paper's numbers include this.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from rich.table import Table
 from zgul.corpora.tags import UPOS
 from zgul.errors import ZgulError
 
+EXACT_BELOW = 25  # discordant words; from here on McNemar's chi-square approximation is good
 Tags = Sequence[Sequence[str]]  # of each sentence
 Chunk = tuple[str, int, int]  # type, first position, position after the last
 
@@ -71,12 +73,11 @@ def format_scores(scores: Scores) -> Table:
     for name in ("F1", "precision", "recall", "support"):
         table.add_column(name, justify="right")
     for label, row in scores.per_class.items():
-        percentages = (f"{value:.1f}" for value in (row["f1"], row["precision"], row["recall"]))
-        table.add_row(label, *percentages, f"{row['support']:,}")
+        table.add_row(label, *(f"{row[name]:.1f}" for name in ("f1", "precision", "recall")), f"{row['support']:,}")
     table.add_section()
-    percentages = (f"{value:.1f}" for value in (scores.f1, scores.precision, scores.recall))
     support = sum(row["support"] for row in scores.per_class.values())
-    table.add_row("all (micro)", *percentages, f"{support:,}", style="bold")
+    totals = (scores.f1, scores.precision, scores.recall)
+    table.add_row("all (micro)", *(f"{value:.1f}" for value in totals), f"{support:,}", style="bold")
     return table
 
 
@@ -90,18 +91,16 @@ def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
 def check_aligned(gold: Tags, predicted: Tags) -> int:
     """Check that the two sides can be compared, and return the number of words."""
     if len(gold) != len(predicted):
-        counts = f"{len(gold)} gold sentences but {len(predicted)} predicted ones"
-        raise ZgulError(f"cannot score: {counts}; both must come from the same file")
+        raise ZgulError(f"cannot score: {len(gold)} gold but {len(predicted)} predicted sentences; use the same file")
     for number, (left, right) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(left) != len(right):
             problem = f"sentence {number} has {len(left)} gold tags but {len(right)} predicted ones"
             raise ZgulError(f"cannot score: {problem}; every word needs one tag")
         if "" in left or "" in right:
             raise ZgulError(f"cannot score: a tag of sentence {number} is empty; untagged words are O or _")
-    words = sum(map(len, gold))
-    if not words:
-        raise ZgulError("cannot score: there are no words; is the file empty?")
-    return words
+    if words := sum(map(len, gold)):
+        return words
+    raise ZgulError("cannot score: there are no words; is the file empty?")
 
 
 @cache
@@ -122,8 +121,8 @@ def _class_names(tags: set[str]) -> dict[str, str]:
 def _chunks(sentences: Tags) -> list[set[Chunk]]:
     """seqeval's ``get_entities``: the chunks of each sentence, each sentence followed by an "O".
 
-    seqeval reads all sentences as one. Where a chunk has no start of its own (an "X" after an "O"), the start of an
-    earlier chunk counts, even of another sentence.
+    Where a chunk has no start of its own (an "X" after an "O"), the start of an earlier chunk counts, even of another
+    sentence.
     """
     result = []
     before = "O"
@@ -163,3 +162,87 @@ def _class_scores(right: int, predicted: int, gold: int) -> ClassScores:
     recall = 100.0 * right / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     return {"f1": f1, "precision": precision, "recall": recall, "support": gold}
+
+
+# --- comparing systems
+
+
+@dataclass(frozen=True)
+class MeanStd:
+    """Mean and sample standard deviation. A single run has no deviation."""
+
+    mean: float
+    std: float | None
+    runs: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f}" if self.std is None else f"{self.mean:.1f} ± {self.std:.1f}"
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """McNemar's test on the words that exactly one of two systems tags correctly."""
+
+    only_first: int  # words that only the first system has right
+    only_second: int
+    statistic: float  # exact test: the smaller count; otherwise chi-square with continuity correction
+    p: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Difference:
+    """F1 of the first system minus F1 of the second, in points, with a bootstrap confidence interval."""
+
+    f1: float
+    low: float
+    high: float
+
+
+def mean_std(values: Sequence[float]) -> MeanStd:
+    """Mean and standard deviation of one score over seeds."""
+    if not values:
+        raise ZgulError("no runs to average: train at least one seed")
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return MeanStd(float(np.mean(values)), std, len(values))
+
+
+def mcnemar(gold: Tags, first: Tags, second: Tags) -> McNemar:
+    check_aligned(gold, first)
+    check_aligned(gold, second)
+    flat = map(chain.from_iterable, (gold, first, second))
+    right = [(truth == a, truth == b) for truth, a, b in zip(*flat, strict=True)]
+    return mcnemar_counts(right.count((True, False)), right.count((False, True)))
+
+
+def mcnemar_counts(only_first: int, only_second: int) -> McNemar:
+    """McNemar's test from the two discordant counts: exact binomial for few words, else chi-square."""
+    total, smaller = only_first + only_second, min(only_first, only_second)
+    if total < EXACT_BELOW:
+        tail = sum(math.comb(total, count) for count in range(smaller + 1)) / 2**total
+        return McNemar(only_first, only_second, float(smaller), min(1.0, 2 * tail), exact=True)
+    statistic = max(0, abs(only_first - only_second) - 1) ** 2 / total
+    p = math.erfc(math.sqrt(statistic / 2))  # upper tail of chi-square with one degree of freedom
+    return McNemar(only_first, only_second, statistic, p, exact=False)
+
+
+def bootstrap_f1(
+    gold: Tags, first: Tags, second: Tags, samples: int = 1000, confidence: float = 0.95, seed: int = 0
+) -> Difference:
+    """Paired bootstrap over sentences of the difference in F1, with its percentile interval."""
+    if samples < 1 or not 0 < confidence < 1:
+        raise ZgulError("the bootstrap needs samples >= 1 and a confidence between 0 and 1, such as 0.95")
+    counts = np.concatenate([chunk_counts(gold, first), chunk_counts(gold, second)], axis=1)  # [sentences, 6]
+    rng, size = np.random.default_rng(seed), len(counts)
+    drawn = np.empty((samples, 6))
+    for row in drawn:
+        row[:] = np.bincount(rng.integers(size, size=size), minlength=size) @ counts
+    low, high = np.quantile(_f1_difference(drawn), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Difference(float(_f1_difference(counts.sum(axis=0))), float(low), float(high))
+
+
+def _f1_difference(counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The last axis of ``counts`` holds right, predicted and gold chunks of the first, then of the second system."""
+    right, total = counts[..., [0, 3]], counts[..., [1, 4]] + counts[..., [2, 5]]
+    f1 = 200.0 * right / np.maximum(total, 1)
+    return np.asarray(f1[..., 0] - f1[..., 1])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from zgul.errors import ZgulError
-from zgul.json_files import MAX_DEPTH, read_json, write_json
+from zgul.files import MAX_DEPTH, read_json, write_json
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from scipy.stats import binomtest, chi2
 from seqeval.metrics import f1_score
 
 from zgul.errors import ZgulError
-from zgul.evaluation import bootstrap_f1, mcnemar, mcnemar_counts, mean_std
-from zgul.evaluation.significance import EXACT_BELOW
+from zgul.evaluation import EXACT_BELOW, bootstrap_f1, mcnemar, mcnemar_counts, mean_std
 
 counts = st.integers(0, 60)
 
