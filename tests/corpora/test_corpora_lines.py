@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zgul.corpora import lines as lines_module
-from zgul.corpora.lines import Lines, check_word
+from zgul.corpora.lines import Lines, check_words
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import create_binary
 
@@ -159,4 +159,4 @@ def test_a_failing_writer_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["", " ", "a\tb", "a\nb", "a\rb", "\0"])
 def test_words_that_would_break_a_line_are_refused(word: str) -> None:
     with pytest.raises(ZgulError, match="cannot be written"):
-        check_word(word)
+        check_words(["fine", word])

@@ -1,9 +1,7 @@
 """Catalogue of the paper's datasets: where each comes from, its licence and its checksums.
 
-``datasets.toml`` beside this module lists them. The releases are those that contain the paper's own test files, word
-for word: UD 2.5, except for two treebanks that did not exist then, Icelandic IcePaHC (2.7) and Pomak (2.10).
-``checksums.txt`` has the checksums in the format of ``sha256sum``. A file that is not listed there is trusted on first
-fetch (see `zgul.corpora.fetching`).
+``datasets.toml`` beside this module lists them, in the releases that contain the paper's own test files, word for word.
+``checksums.txt`` has the checksums in the format of ``sha256sum``. Other files are trusted on first fetch.
 """
 
 import difflib
@@ -38,8 +36,7 @@ class File:
     max_bytes: int = MAX_BYTES
 
     @property
-    def sha256(self) -> str | None:
-        """Checksum of the file at ``path``, or None if the catalogue does not have it."""
+    def sha256(self) -> str | None:  # of the file at ``path``, if the catalogue has it
         return checksums().get(self.path)
 
 
@@ -81,11 +78,8 @@ class Dataset:
 
 
 def _make_dataset(family: str, given: dict[str, Any]) -> Dataset:
-    """Make a dataset from a line of ``datasets.toml`` and the defaults of its family.
-
-    A target's training data serve the few-shot experiments only, so they become the split ``few``.
-    """
-    is_target = given["role"] == "target"
+    """Make a dataset from a line of ``datasets.toml`` and the defaults of its family."""
+    is_target = given["role"] == "target"  # its training data serve the few-shot experiments only
     parts = [("few" if is_target else "train", part) for part in given.get("train", ["train"])]
     parts += [("dev", "dev")] if given.get("dev", True) else []
     parts += [("test", "test")] if is_target else []
@@ -111,8 +105,8 @@ def select(group: str | None = None, task: str | None = None, language: str | No
         raise ZgulError(f"There is no group {group!r} in the catalogue. The groups are {', '.join(groups)}.")
     if task not in (None, "pos", "ner"):
         raise ZgulError(f"There is no task {task!r} in the catalogue. The tasks are pos and ner.")
-    asked = [dataset for dataset in DATASETS if task in (None, dataset.task) and language in (None, dataset.language)]
-    return [dataset for dataset in asked if group in (None, *dataset.groups)]
+    asked = [dataset for dataset in DATASETS if task in (None, dataset.task) and group in (None, *dataset.groups)]
+    return [dataset for dataset in asked if language in (None, dataset.language)]
 
 
 def find(pattern: str) -> list[Dataset]:

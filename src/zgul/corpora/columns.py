@@ -1,9 +1,8 @@
 """Files with one word and its tag a line, and a blank line after each sentence.
 
 Two columns and CoNLL-2003's four or more are read alike: the word comes first and the tag last. Columns are separated
-by tabs or, in lines without a tab, by spaces. ``-DOCSTART-`` lines are skipped. Entities may be in IOB1, IOB2, BIOES
-or BILOU and are converted to IOB2. A file that mixes IOB1 and IOB2 is read as the CoNLL scorer reads it, with a
-warning. ``write`` gives ``word TAB tag``.
+by tabs or, in lines without a tab, by spaces. ``-DOCSTART-`` lines are skipped. Entities in IOB1, IOB2, BIOES or BILOU
+become IOB2. A file that mixes IOB1 and IOB2 is read as the CoNLL scorer reads it, with a warning.
 
 WikiAnn (PAN-X) is released with Wikipedia's language code in front of every word: ``en:word TAB B-PER``.
 """
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zgul.corpora.lines import Lines, Source, check_word
+from zgul.corpora.lines import Lines, Source, check_words
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import tag_problem, to_iob2
 from zgul.errors import ZgulError
@@ -34,8 +33,7 @@ def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]
     for first, tokens, tags in _read_blocks(lines, task):
         words, languages = [], []
         for number, token in enumerate(tokens, start=first):
-            match = WIKIANN_TOKEN.fullmatch(token)
-            if match is None:
+            if not (match := WIKIANN_TOKEN.fullmatch(token)):
                 raise lines.error(f"{token!r} is not of the form lang:token; is this a plain two-column file?", number)
             languages.append(match[1])
             words.append(match[2])
@@ -82,10 +80,9 @@ def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str
 
 
 def _format_rows(sentence: Sentence) -> bytes:
-    for word in sentence.words:
-        check_word(word)
-        if word.startswith(DOCSTART):
-            raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
+    check_words(sentence.words)
+    if any(word.startswith(DOCSTART) for word in sentence.words):
+        raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
     tags = sentence.tags or ["_"] * len(sentence)
     rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
     try:

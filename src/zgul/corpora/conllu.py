@@ -1,10 +1,8 @@
 """CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html).
 
-Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``). So writing what was read
-gives the same bytes, and changing one column changes only that column. Part-of-speech tags are in column 4 (UPOS).
-Entities are in column 10 (MISC) as ``NER=B-PER``. MISC also has a word's own language in code-switched text,
-``Lang=de``. A last sentence without a blank line after it is read with a warning. A block of comments without words is
-a sentence without words. Of several blank lines between two sentences one is kept.
+Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``), so writing what was read
+gives the same bytes; of several blank lines one is kept. Part-of-speech tags are in column 4 (UPOS), entities in column
+10 (MISC) as ``NER=B-PER``, and a word's own language in code-switched text in MISC as ``Lang=de``.
 """
 
 import re
@@ -16,7 +14,7 @@ from itertools import groupby, takewhile, zip_longest
 from operator import itemgetter
 from typing import Self
 
-from zgul.corpora.lines import Lines, Source, check_word
+from zgul.corpora.lines import Lines, Source, check_words
 from zgul.corpora.sentence import Sentence
 from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
@@ -69,13 +67,11 @@ class ConlluSentence:
         return [row[FORM] for row in self.word_rows]
 
     @property
-    def upos(self) -> list[str]:
-        """The part of speech of each word; ``_`` where there is none."""
+    def upos(self) -> list[str]:  # "_" where there is none
         return [row[UPOS_COLUMN] for row in self.word_rows]
 
     @property
-    def ner(self) -> list[str]:
-        """The entity tag of each word; ``_`` where there is none."""
+    def ner(self) -> list[str]:  # "_" where there is none
         return [_get_misc(row[MISC], "NER") or EMPTY for row in self.word_rows]
 
     def set_tags(self, task: str, tags: list[str]) -> None:
@@ -95,15 +91,11 @@ class ConlluSentence:
         return next((value.strip() for name, equals, value in pairs if equals and name.strip() == key), None)
 
     def to_sentence(self, task: str | None = None, language: str | None = None) -> Sentence:
-        """Convert to words, their languages and their offsets in ``# text``; for a task also the tags.
-
-        The tags are None unless every word has one.
-        """
+        """Convert to words, languages and offsets in ``# text``; for a task also tags, if every word has one."""
         own = [_get_misc(row[MISC], "Lang") for row in self.word_rows]
         languages = [(code and _known_language(code)) or language or "" for code in own] if any(own) else None
         tags = None if task is None else self._complete_tags(task)
-        tokens = self._tokens()
-        given = self.comment("text")
+        tokens, given = self._tokens(), self.comment("text")
         offsets = None if given is None else _spans(given, tokens)
         if given is not None and offsets is None:
             self._warn("'# text' does not match the words; the text is put together from the words")
@@ -144,8 +136,7 @@ class ConlluSentence:
         """Make a new sentence without annotation. Spaces and multi-word tokens follow from the offsets."""
         tokens = _tokens_of(sentence)
         comments = [_OPENS[sentence.opens]] if sentence.opens else []
-        if sent_id is not None:
-            comments.append(f"# sent_id = {_BLANKS.sub(' ', sent_id).strip()}")
+        comments += [f"# sent_id = {_BLANKS.sub(' ', sent_id).strip()}"] if sent_id is not None else []
         comments.append(f"# text = {_join(tokens)}")
         rows: list[list[str]] = []
         number = 0
@@ -253,11 +244,9 @@ def _spans(text: str, tokens: list[Token]) -> list[tuple[int, int]] | None:
 def _tokens_of(sentence: Sentence) -> list[Token]:
     """The tokens of a new sentence. Words that share one place in the text become a multi-word token.
 
-    White space of any kind between two tokens is one space. A zero-width space is dropped, because CoNLL-U has no
-    way to write it.
+    White space of any kind between two tokens is one space. CoNLL-U cannot write a zero-width space: it is dropped.
     """
-    for word in sentence.words:
-        check_word(word)
+    check_words(sentence.words)
     text, offsets = sentence.text, sentence.offsets
     if offsets is None or text is None:
         return [(word, True, [word]) for word in sentence.words]
@@ -266,6 +255,5 @@ def _tokens_of(sentence: Sentence) -> list[Token]:
     tokens: list[Token] = []
     for ((start, end), words), following in zip_longest(places, places[1:]):
         form = words[0] if len(words) == 1 else _BLANKS.sub(" ", text[start:end])
-        spaced = following is None or _BLANKS.search(text, end, following[0][0]) is not None
-        tokens.append((form, spaced, words))
+        tokens.append((form, following is None or _BLANKS.search(text, end, following[0][0]) is not None, words))
     return tokens

@@ -1,17 +1,16 @@
-"""A data folder: where labelled files and texts are, and how they are read.
-
-::
+"""A data folder: where labelled files and texts are, and how they are read. docs/data.md explains the splits.
 
     DIR/TASK/LANG/SPLIT.tsv     labelled; TASK is pos or ner. Also .txt and .conllu
     DIR/text/LANG.KIND.txt      unlabelled text; KIND is open or research
 
-Every file may be compressed (``zgul.files.PACKINGS``). docs/data.md explains the splits.
+Every file may be compressed (``zgul.files.PACKINGS``).
 """
 
 import re
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from zgul.corpora import columns, conllu
 from zgul.corpora.lines import BOM, Lines
@@ -27,19 +26,14 @@ _LABELLED = re.compile(r"([^.].*)\.(?:tsv|txt|conllu)(?:\.(?:xz|gz|zst|bz2))?")
 
 
 def source_split(group: str, language: str, split: str) -> str:
-    """The name of a source's split in a group of the paper.
-
-    It is the split itself, with one exception: English NER is WikiAnn (``panx.train``) in the Indo-Aryan group, where
-    the other sources are WikiAnn too, so that all follow one annotation scheme.
-    """
+    """The name of a source's split in a group of the paper: in the Indo-Aryan group all sources are WikiAnn."""
     return f"panx.{split}" if (group, language) == ("indo-aryan", "en") else split
 
 
 def read_labelled(path: Path | str, task: str, language: str | None = None) -> list[Sentence]:
     """Read the tagged sentences of a labelled file: CoNLL-U, WikiAnn's form, or word-and-tag columns.
 
-    ``.conllu`` files are CoNLL-U; other files are what they begin like. Sentences without tags are left out with a
-    warning. A file whose sentences all have no tags is an error.
+    Sentences without tags are left out with a warning. A file whose sentences all have no tags is an error.
     """
     path = Path(path)
     form = _format(path)
@@ -104,10 +98,9 @@ class DataFolder:
             raise ZgulError(f"{self.path}: no such folder")
         names = ((path, _LABELLED.fullmatch(path.name)) for task in TASKS for path in self.path.glob(f"{task}/*/*"))
         splits = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
-        if not splits:
-            advice = "`zgul data fetch --output DIR` makes such a folder"
-            raise ZgulError(f"{self.path} has no labelled data such as pos/fo/test.tsv ({advice})")
-        return sorted(splits, key=lambda key: (TASKS.index(key[0]), key[1], _split_rank(key[2])))
+        if splits:
+            return sorted(splits, key=_rank)
+        raise ZgulError(f"{self.path} has no labelled data such as pos/fo/test.tsv (`zgul data fetch` gets some)")
 
     def text_files(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> list[Path]:
         """The files of unlabelled text of a language that are there."""
@@ -118,9 +111,8 @@ class DataFolder:
         kinds = tuple(kinds)
         paths = self.text_files(language, kinds)
         if not paths:
-            folder = self.path / "text"
-            there = " ".join(sorted({path.name.split(".")[0] for path in folder.glob("*.txt*")})) or "nothing"
-            missing = f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {folder}"
+            there = " ".join(sorted({path.name.split(".")[0] for path in self.path.glob("text/*.txt*")})) or "nothing"
+            missing = f"no unlabelled text ({', '.join(kinds)}) for {language!r} in {self.path / 'text'}"
             raise ZgulError(f"{missing}; there is text for: {there}")
         return (line for path in paths for line in Lines(path) if line.strip())
 
@@ -130,7 +122,9 @@ def _existing(folder: Path, stem: str, formats: Iterable[str]) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def _split_rank(split: str) -> tuple[bool, int, str]:
+def _rank(key: tuple[str, str, str]) -> tuple[Any, ...]:
     """The usual order; splits with a prefix (``panx.``) come after those without."""
+    task, language, split = key
     base = split.rsplit(".", 1)[-1]
-    return base != split, SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER), split
+    order = SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER)
+    return TASKS.index(task), language, base != split, order, split

@@ -1,13 +1,12 @@
 """Similar letters, to read letters that a vocabulary lacks.
 
-Old and minority spellings use letters that an encoder has never seen. A fifth of the words of Old Church Slavonic
-contain one, and their pieces are lost. The Unicode standard says for every script which letters are similar: the
-canonical parts of a letter (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, the other case, and the letter
-of the same name without what it is "with" or what comes before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG
-YUS``: ``BIG YUS``). A letter without a known similar one stays as it is. Not in the paper, and off in paper-faithful
-runs.
+A fifth of the words of Old Church Slavonic contain letters that an encoder has never seen. The Unicode standard says
+which letters are similar: the canonical parts of a letter (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, the
+other case, and the letter of the same name without what it is "with" or what comes before it (``YERU WITH BACK YER``:
+``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``). Not in the paper, and off in paper-faithful runs.
 """
 
+import contextlib
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
@@ -40,7 +39,5 @@ def _one_step(letter: str) -> Iterator[str]:
     kind, _, name = whole.partition(" LETTER ")
     words = name.split()
     for start in range(len(words)):
-        try:
+        with contextlib.suppress(KeyError):
             yield unicodedata.lookup(f"{kind} LETTER {' '.join(words[start:])}")
-        except KeyError:
-            continue

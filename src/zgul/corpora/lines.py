@@ -1,9 +1,8 @@
 """Lines of text from a file, a compressed file, standard input or an open stream.
 
-All readers share this module, so broken input is handled in one place. Errors name the file and the line.
-Refused with a ``ZgulError``: bytes that are not UTF-8, NUL characters, damaged or truncated compressed files, lines
-over 16 MiB. Repaired with one ``ZgulWarning`` per file: a byte-order mark (dropped), Windows line ends (read as
-``\\n``).
+All readers share this module. Refused with a ``ZgulError`` that names the file and the line: bytes that are not UTF-8,
+NUL characters, damaged or truncated compressed files, lines over 16 MiB. Repaired with one ``ZgulWarning`` per file: a
+byte-order mark, Windows line ends.
 """
 
 import contextlib
@@ -41,10 +40,7 @@ class Lines:
             yield from self._decoded(stream)
 
     def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
-        """Collect the lines between blank lines, and between lines that begin with ``separator``.
-
-        Each block comes with the number of its first line.
-        """
+        """The lines between blank lines, or lines that begin with ``separator``, and the number of the first."""
         block: list[str] = []
         characters = 0
         for line in self:
@@ -52,17 +48,16 @@ class Lines:
                 block.append(line)
                 characters += len(line)
                 if len(block) > MAX_BLOCK_LINES or characters > MAX_BLOCK:
-                    limit = f"{MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters"
-                    raise self.error(f"no blank line in {limit}; separate sentences by a blank line")
+                    raise self.error(f"no blank line in {MAX_BLOCK_LINES:,} lines or {MAX_BLOCK:,} characters")
             elif block:
                 yield self.number - len(block), block
                 block, characters = [], 0
         if block:
             yield self.number - len(block) + 1, block
 
-    def error(self, problem: str, line: int | None = None) -> ZgulError:
+    def error(self, problem: str, line: int = 0) -> ZgulError:
         """Make an error that names the file and a line, by default the current one."""
-        return ZgulError(f"{self.name}, line {self.number if line is None else line}: {problem}")
+        return ZgulError(f"{self.name}, line {line or self.number}: {problem}")
 
     def warn(self, repair: str) -> None:
         """Tell the user about something that was repaired in the current line."""
@@ -117,7 +112,8 @@ def damage(name: str, line: int, error: Exception) -> ZgulError:
     return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
 
 
-def check_word(word: str) -> None:
-    """Refuse a word that would break a format with one word a line."""
-    if not word.strip() or any(character in word for character in "\t\n\r\0"):
-        raise ZgulError(f"the word {word!r} cannot be written: it is blank or contains a tab, line end or NUL")
+def check_words(words: list[str]) -> None:
+    """Refuse words that would break a format with one word a line."""
+    for word in words:
+        if not word.strip() or any(character in word for character in "\t\n\r\0"):
+            raise ZgulError(f"the word {word!r} cannot be written: it is blank or contains a tab, line end or NUL")

@@ -23,12 +23,8 @@ _CONTINUES = regex.compile(rf"[{segment.BLANK}]*\p{{Ll}}", regex.VERSION1)
 def read(source: Source, form: str = "sentences", language: str | None = None) -> Iterator[Sentence]:
     """Read sentence by sentence. The first one opens a document; one after a blank line opens a paragraph.
 
-    ``form`` is one of
-
-    - ``raw``: running text, where ``zgul.corpora.segment`` finds the ends of sentences;
-    - ``sentences``: one sentence a line;
-    - ``words``: one sentence a line, with white space between all words;
-    - ``auto``: ``sentences`` if ``lines_are_sentences`` of the first lines, which a warning reports; else ``raw``.
+    ``form``: ``raw`` is running text; ``sentences`` one sentence a line; ``words`` the same, with blanks between all
+    words; ``auto`` is ``sentences`` if the first lines look like it, with a warning, else ``raw``.
     """
     if form not in FORMS:
         raise ZgulError(f"unknown form of text {form!r}: choose one of {', '.join(FORMS)}")
@@ -46,8 +42,7 @@ def split(text: str, form: str = "auto", language: str | None = None) -> Iterato
 def lines_are_sentences(lines: Sequence[str]) -> bool:
     """Whether each line is a sentence of its own, as in poems, lists, tables and corpora.
 
-    This is so if most lines are short and have no final punctuation, unless sentences go on from line to line: the
-    lines mostly begin in lower case, or they are filled up to one width, so that the next word would not fit.
+    Most lines are short, have no final punctuation, do not begin in lower case, and are not filled up to one width.
     """
     filled = [line for line in lines if line.strip()]
     pairs = [(line, after) for line, after in pairwise(map(str.rstrip, lines)) if line and after.strip()]
@@ -72,8 +67,7 @@ def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> It
             first.append(line)
             if sum(map(len, first)) > segment.BUFFER:  # hold no more text than `segment.stream` does
                 break
-        lines = chain(first, lines)
-        form = "sentences" if lines_are_sentences(first) else "raw"
+        lines, form = chain(first, lines), "sentences" if lines_are_sentences(first) else "raw"
         if form == "sentences":
             seen = "most lines are short and have no final punctuation, so each line is read as a sentence"
             advice = "If sentences go on from line to line, say that it is running text (--input text, form='raw')."

@@ -1,8 +1,7 @@
 """Statistics of a data folder as in the paper's appendix: sentences, scripts, tags, overlap with the sources.
 
-The paper calls its overlap "token-level overlap (in % IOU)". The intersection over union of the word types gives 0.1
-to 3 %, far from the paper's numbers. Nearest to them is the share of a test file's running words that occur, spelt the
-same, in the training data of the group's sources (docs/data.md compares). That share is computed here.
+Nearest to the paper's "token-level overlap (in % IOU)" is the share of a test file's running words that occur in the
+training data of the group's sources. docs/data.md compares other definitions.
 """
 
 import tomllib
@@ -10,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from zgul.corpora.data_folder import DataFolder, source_split
@@ -79,14 +79,12 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
     """Read every labelled file of a data folder once and count."""
     folder = DataFolder(data_dir)
     keys = folder.splits()
-    splits: dict[Key, SplitStats] = {}
-    words: dict[Key, Counter[str]] = {}
+    splits, words = dict[Key, SplitStats](), dict[Key, Counter[str]]()
     for done, key in enumerate(keys):
         report(Status("reading data", done, len(keys)))
         splits[key], words[key] = _count(folder, *key)
     report(Status("reading data", len(keys), len(keys)))
-    groups: list[GroupStats] = []
-    targets: list[TargetStats] = []
+    groups, targets = list[GroupStats](), list[TargetStats]()
     for group in GROUPS.values():
         tests = [splits[key] for code in group.targets if (key := (group.task, code, "test")) in splits]
         if not tests and not any((group.task, code, "train") in splits for code in group.sources[1:]):
@@ -97,8 +95,8 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
         for row in tests:
             test = words[group.task, row.language, "test"]
             share = round(overlap(test, (words[key] for key in sources)), 1) if complete else None
-            paper = PAPER_TESTS[row.language]
-            targets.append(TargetStats(row.language, group.name, row.script, row.sentences, share, *paper))
+            own = (row.language, group.name, row.script, row.sentences)
+            targets.append(TargetStats(*own, share, *PAPER_TESTS[row.language]))
     return Statistics(tuple(splits.values()), tuple(groups), tuple(targets))
 
 
@@ -110,10 +108,7 @@ def overlap(test: Counter[str], sources: Iterable[Counter[str]]) -> float:
 
 def dominant_script(words: Counter[str]) -> str:
     """The script of most letters, as Unicode names it; "none" for a text without letters."""
-    letters: Counter[str] = Counter()
-    for word, count in words.items():
-        for letter in word:
-            letters[letter] += count
+    letters = Counter(chain.from_iterable(words.elements()))
     scripts: Counter[str] = Counter()
     for letter in filter(str.isalpha, letters):
         scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += letters[letter]
@@ -125,8 +120,8 @@ def _count(folder: DataFolder, task: str, language: str, split: str) -> tuple[Sp
     words = Counter(word for sentence in sentences for word in sentence.words)
     tags = {tag for sentence in sentences for tag in sentence.tags or ()}
     kinds = tuple(sorted({tag[2:] for tag in tags if tag != "O"} if task == "ner" else tags))
-    script = dominant_script(words)
-    return SplitStats(task, language, split, len(sentences), words.total(), len(words), script, kinds), words
+    sizes = (len(sentences), words.total(), len(words))
+    return SplitStats(task, language, split, *sizes, dominant_script(words), kinds), words
 
 
 def _source_files(group: Group, split: str, splits: Iterable[Key]) -> list[Key]:

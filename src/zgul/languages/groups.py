@@ -85,8 +85,8 @@ def explain_group(target: str | Language) -> Assignment:
     name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
     if english_is_nearer:
         reason = f"after English, which is in every group, it shares {family} with {find(source)}"
-        return Assignment(GROUPS[name], source, reason)
-    if problem:
+    elif problem:
         reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
-        return Assignment(GROUPS[name], source, reason, alone=False)
-    return Assignment(GROUPS[name], source, f"shares {family} with {find(source)}")
+    else:
+        reason = f"shares {family} with {find(source)}"
+    return Assignment(GROUPS[name], source, reason, alone=english_is_nearer or not problem)

@@ -49,12 +49,10 @@ class LanguageTable:
 
     def lineage(self, row: int) -> tuple[int, ...]:
         """The family nodes above a language, root first."""
-        nodes: list[int] = []
-        node = int(self.family[row])
-        while node >= 0:
-            nodes.insert(0, node)
-            node = int(self.node_parent[node])
-        return tuple(nodes)
+        nodes = [int(self.family[row])]
+        while nodes[0] >= 0:
+            nodes.insert(0, int(self.node_parent[nodes[0]]))
+        return tuple(nodes[1:])
 
 
 @cache
@@ -103,8 +101,7 @@ def find(query: str | Language) -> Language:
     """Return the language that a code, tag or name means. A ZgulError makes suggestions if there is none.
 
     Understood are ISO 639-1 and 639-3 (``fo``, ``fao``), tags (``sr-Latn``, ``de_CH``), English and own names
-    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names: ``aka`` is Akan, not
-    the language called Aka.
+    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names.
     """
     if isinstance(query, Language):
         return query
@@ -150,11 +147,10 @@ def _similar(query: str) -> list[Language]:
 @cache
 def _language(row: int) -> Language:
     table = load_table()
-    code = table.iso1[row] or table.iso3[row]
-    family = tuple(table.nodes[node] for node in table.lineage(row))
+    iso3, family = table.iso3[row], tuple(table.nodes[node] for node in table.lineage(row))
     scripts = tuple(table.scripts[row].split())
     autonym, territory, area = (column[row] or None for column in (table.autonym, table.territory, table.area))
-    return Language(code, table.iso3[row], table.name[row], autonym, family, scripts, territory, area, row)
+    return Language(table.iso1[row] or iso3, iso3, table.name[row], autonym, family, scripts, territory, area, row)
 
 
 @cache
@@ -170,10 +166,7 @@ def _codes() -> dict[str, int]:
 
 @cache
 def _names() -> dict[str, tuple[int, ...]]:
-    """Every plain name and the rows it may mean: main names come before own names, and these before other names.
-
-    Where a language and a variety of it share a name, it means the language.
-    """
+    """Every plain name and the rows it may mean: main names come before own names, and these before other names."""
     table = load_table()
     ranks: dict[str, dict[int, int]] = {}  # by name and row
     for row, aliases in enumerate(table.aliases):
@@ -183,7 +176,7 @@ def _names() -> dict[str, tuple[int, ...]]:
     names: dict[str, tuple[int, ...]] = {}
     for name, by_row in ranks.items():
         rows = [row for row, rank in by_row.items() if rank == min(by_row.values())]
-        names[name] = tuple(row for row in rows if int(table.parent[row]) not in rows)
+        names[name] = tuple(row for row in rows if int(table.parent[row]) not in rows)  # without varieties of another
     return names
 
 

@@ -48,9 +48,8 @@ def feature_source(language: str) -> Language:
 def closest_relative(language: str | Language) -> Language:
     """Return the closest language by family tree that has features; a ZgulError for a language without relatives.
 
-    It is the language of which the given one is a variety (Pomak: Bulgarian). Otherwise it is the language that shares
-    most of its lineage; of several, the one that lies least deep below the common ancestor, then one with an ISO 639-1
-    code.
+    It is the language of which the given one is a variety (Pomak: Bulgarian), else the one that shares most of its
+    lineage; of several, the one least deep below the common ancestor, then one with an ISO 639-1 code.
     """
     own = find(language)
     table = load_table()
@@ -58,12 +57,9 @@ def closest_relative(language: str | Language) -> Language:
     if parent >= 0 and table.has_features[parent]:
         return find(table.iso3[parent])
     lineage = set(table.lineage(own.row))
-    ranks: list[tuple[int, int, bool, str]] = []
-    for row in np.flatnonzero(table.has_features):
-        other = table.lineage(int(row))
-        shared = len(lineage.intersection(other))
-        if shared and row != own.row:
-            ranks.append((-shared, len(other), not table.iso1[row], table.iso3[row]))
+    others = {int(row): table.lineage(int(row)) for row in np.flatnonzero(table.has_features) if row != own.row}
+    shared = {row: len(lineage.intersection(nodes)) for row, nodes in others.items()}
+    ranks = [(-n, len(others[row]), not table.iso1[row], table.iso3[row]) for row, n in shared.items() if n]
     if not ranks:
         raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
     return find(min(ranks)[-1])
@@ -72,8 +68,7 @@ def closest_relative(language: str | Language) -> Language:
 def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> float:
     """Cosine of the family vectors, of the syntax vectors, or the average of both: 0 unlike, 1 alike.
 
-    A family vector has a 1 for each node of the family tree above the language. So the genetic similarity is the
-    number of shared ancestors over the geometric mean of how many each language has.
+    A family vector has a 1 for each node of the family tree above the language.
     """
     if kind not in KINDS:
         raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')

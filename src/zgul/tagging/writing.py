@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from zgul.corpora.conllu import MISC, ConlluSentence, set_misc
-from zgul.corpora.lines import check_word
+from zgul.corpora.lines import check_words
 from zgul.corpora.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def conllu_block(tagged: TaggedSentence, number: int, block: Read = None, probab
 
 def tsv_block(tagged: TaggedSentence, number: int, block: Read = None, probabilities: bool = False) -> str:
     """Word, weights and probabilities where they are wanted, tag (of two tasks: UPOS, then entity); a blank line."""
-    for word in tagged.words:
-        check_word(word)
+    check_words(tagged.words)
     layers = tagged.layers.values()
     columns = [tagged.words]
     columns += [list(map(weights_text, layer.weights)) for layer in layers if layer.weights is not None]
