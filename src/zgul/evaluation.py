@@ -91,7 +91,7 @@ def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:
 def check_aligned(gold: Tags, predicted: Tags) -> int:
     """Check that the two sides can be compared, and return the number of words."""
     if len(gold) != len(predicted):
-        raise ZgulError(f"cannot score: {len(gold)} gold but {len(predicted)} predicted sentences; use the same file")
+        raise ZgulError(f"cannot score: {len(gold)} gold sentences but {len(predicted)} predicted; use the same file")
     for number, (left, right) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(left) != len(right):
             problem = f"sentence {number} has {len(left)} gold tags but {len(right)} predicted ones"
