@@ -59,14 +59,14 @@ format: $(DEV)
 scores: $(READY)
 	@$(BIN)/python scripts/scores.py --data $(DATA)
 
-bench: $(READY) $(ORACLE)/.ready
+bench: $(DEV) $(ORACLE)/.ready
 	$(BIN)/python -m benchmarks --data $(DATA) --output docs/results/performance
 	$(BIN)/python -m benchmarks --report docs/results/performance
 
 recipe: $(READY)
 	$(BIN)/python scripts/recipe.py --data $(DATA) --output $(OUT)
 
-# `adapters` needs an older transformers than zgul does, so it has an environment of its own
+# `adapters` needs an older transformers than our tests do, so it has an environment of its own
 $(ORACLE)/.ready: constraints.txt Makefile
 	$(PYTHON) -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
