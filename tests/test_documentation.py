@@ -165,6 +165,21 @@ def test_files_that_are_named_exist(page: Path) -> None:
                 assert (code / word).exists(), word
 
 
+def test_classes_and_functions_of_the_architecture_exist() -> None:
+    """Names in code of the steps and rules: `Tagger.predict`, `EncodedCorpus`, `minimise_entropy`."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "zgul").rglob("*.py")]
+    for name in {
+        span for span in spans(ROOT / "docs" / "architecture.md") if re.fullmatch(r"[A-Z]\w+[a-z]\w*(\.\w+)?", span)
+    }:
+        cls, _, member = name.partition(".")
+        (source,) = [text for text in sources if re.search(rf"^class {cls}\b", text, re.MULTILINE)]
+        assert not member or re.search(rf"^    (def {member}\b|{member}:)", source, re.MULTILINE), name
+    for name in {span for span in spans(ROOT / "docs" / "architecture.md") if re.fullmatch(r"[a-z]+_[a-z_]+", span)} - {
+        "weights_only"
+    }:
+        assert any(re.search(rf"^ *(def |class )?{name}\b", text, re.MULTILINE) for text in sources), name
+
+
 @each_page
 def test_make_has_the_targets_that_are_shown(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """Entropy minimisation at test time: Algorithm 1 of the paper (EMEA of Wang et al. 2021, with learnt starts).
 
 α are the scores of the weighting: per layer, token, view and adapter. α⁰ are the model's own scores, so T = 0 is
-exactly the model without EM. Sentences do not see each other: the loss of a batch is the sum of its sentences' mean
-entropies, so batching changes nothing but speed.
+exactly the model without EM. Sentences do not influence each other: the loss of a batch is the sum of its sentences'
+mean entropies, so batching changes only the speed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from zgul.encoders.batches import Batch
 from zgul.options import Options, option
 
-# A model: a batch, and a function that turns the scores [..., K, N] of a layer into weights, to label scores [B, T, C]
+# A model maps a batch to label scores [B, T, C]. `Choose` turns the scores [..., K, N] of a layer into weights.
 Choose = Callable[[int, Callable[[], Tensor]], Tensor]
 TaggingModel = Callable[[Batch, Choose], Tensor]
 PADDED = 128  # pieces to which the authors' release pads each sentence
@@ -47,7 +47,7 @@ class Alpha:
     """α: the scores of every layer. EM moves them by ``moves``, which start at zero."""
 
     def __init__(self, config: EMConfig, rates: Tensor | None = None) -> None:
-        """``rates`` [B] gives each sentence a learning rate of its own, instead of ``config.lr``."""
+        """``rates`` [B] gives each sentence its own learning rate, instead of ``config.lr``."""
         self.config, self.rates = config, rates
         self.start: dict[int, Tensor] = {}  # α⁰, by layer; -1 is the mixture of invertible blocks
         self.moves: dict[int, Tensor] = {}

@@ -12,8 +12,8 @@ class Fusion(nn.Module):
     """The scores of one layer, before the softmax.
 
     ``(W_q h) · (W_k u_n) = (W_kᵀ W_q h) · u_n``, so W_k is applied to one query instead of to N adapter outputs. The
-    bias of W_k adds the same number to all N scores, which the softmax does not see. It exists because
-    AdapterFusion's files have one, and it is not used.
+    bias of W_k adds the same number to all N scores, so it cancels in the softmax. It exists because AdapterFusion's
+    files have one. It is not used.
     """
 
     def __init__(self, width: int, dropout: float = 0.0) -> None:

@@ -16,7 +16,7 @@ SHARPNESS = 4.0  # before training, a source that agrees in every feature scores
 
 
 class LanguageVectors(nn.Module):
-    """URIEL features to language vectors ``l``. It remembers the features of the bank's languages."""
+    """Turns URIEL features into language vectors ``l``. It stores the features of the bank's languages."""
 
     bank_features: Tensor  # [N, F]
 

@@ -1,8 +1,8 @@
 """Every adapter method of the paper is a weighting of the same bank.
 
-A weighting looks at the bank through one or two *views* (ZGUL has two: fusion and lang2vec). It gives scores
-[..., K, N], which a softmax over N turns into weights, and it turns the K weighted sums of adapter outputs into what is
-added to the feed-forward output: ``z = f + mix(Σ_n w_n u_n)``. Scores are the only thing that EM moves.
+A weighting has one or two *views* of the bank (ZGUL has two: fusion and lang2vec). It computes scores [..., K, N]. A
+softmax over N turns them into weights. Then the weighting turns the K weighted sums of adapter outputs into the term
+that is added to the feed-forward output: ``z = f + mix(Σ_n w_n u_n)``. EM moves the scores and nothing else.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ COMBINE = ("linear", "max")
 
 
 class Weighting(nn.Module):
-    """What every weighting offers."""
+    """The interface of all weightings."""
 
     views: tuple[str, ...]
 
     def by_language(self, table: Tensor) -> Tensor:
-        """What the scores owe to the language alone: the language table [M, ·] to [L or 1, M, N]."""
+        """The part of the scores that depends on the language only: the language table [M, ·] to [L or 1, M, N]."""
         raise NotImplementedError
 
     def scores(self, layer: int, h: Tensor, outputs: AdapterOutputs, by_language: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ class Weighting(nn.Module):
         raise NotImplementedError
 
     def mix(self, layer: int, outputs: AdapterOutputs, weights: Tensor) -> Tensor:
-        """Adapter outputs and weights [..., K, N] to what is added to f [..., d]."""
+        """Adapter outputs and weights [..., K, N] to the term that is added to f [..., d]."""
         raise NotImplementedError
 
 

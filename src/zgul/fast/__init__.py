@@ -1,1 +1,1 @@
-"""The fast engine: the same numbers as the plain code, sooner. `zgul.fast.engine` is the one way in."""
+"""The fast engine: computes the same numbers as the plain code, faster. `zgul.fast.engine` is its only entry point."""

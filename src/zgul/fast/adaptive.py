@@ -1,7 +1,8 @@
 """Adaptive EM: entropy minimisation at a fraction of its work, for nearly the same tags. It is not in the paper.
 
-Sentences of which the model is certain already are skipped, and the others take one long step instead of ten short
-ones. `scripts/adaptive_em.py` chose the rule on the sources' dev sets; docs/performance.md has its cost and its gain.
+Sentences that the model is certain of are skipped. The others take one long step instead of ten short ones.
+`scripts/adaptive_em.py` chose the rule on the sources' dev sets. docs/tagging.md describes the choice, and
+docs/performance.md has the cost and the gain.
 """
 
 from __future__ import annotations

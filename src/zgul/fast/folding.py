@@ -1,4 +1,4 @@
-"""Folding: products of matrices that never change are computed once, before inference.
+"""Folding: compute products of constant matrices once, before inference.
 
 `ZGULWeighting` becomes two matrices for each layer. With ``S = W_kᵀ W_q`` and ``P_k`` the two halves of ``C`` times
 W_v:

@@ -1,6 +1,6 @@
 """CUDA graphs: a step is captured once for each batch shape and replayed.
 
-Small models on a GPU wait for kernel launches, not for arithmetic; a graph launches all kernels at once.
+On a GPU, small models spend their time on kernel launches, not on arithmetic. A graph launches all kernels at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GraphedStep:
     """
 
     def __init__(self, step: Callable[..., Tensor], most: int | None = None) -> None:
-        """``most``: keep at most this many graphs; further shapes are called plainly."""
+        """``most``: keep at most this many graphs. Further shapes run without a graph."""
         self.step, self.most = step, most
         self._graphs: dict[Key, tuple[torch.cuda.CUDAGraph, dict[str, Tensor], Tensor]] = {}
         self._calls: dict[Key, int] = {}

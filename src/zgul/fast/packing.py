@@ -19,7 +19,7 @@ from zgul.methods.model import Model, softmax_scores
 
 
 class _Pack(torch.autograd.Function):
-    """Select rows. Each is selected once, so the gradient is a copy, where torch's own would be a slow sum."""
+    """Select rows. Each row is selected once, so the gradient is a copy. torch's own version is a slow sum."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, places: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The paper's four language groups, and the assignment of any language to one of them.
 
-The paper assigns a language by its genetic nearest neighbour, with syntax as the tie-break. docs/languages.md says
-where that needs one more rule, and why.
+The paper assigns a language by its genetic nearest neighbour, with syntax as the tie-break. docs/languages.md explains
+where this needs one more rule, and why.
 """
 
 from dataclasses import dataclass
