@@ -43,7 +43,7 @@ from zgul.fast.adaptive import AdaptiveEM
 from zgul.languages import GROUPS
 from zgul.tagger import Tagger
 from zgul.tagger.decoding import decoder
-from zgul.tagging.text_tagger import load
+from zgul.tagging.loading import load
 
 STEPS = 10  # of full EM
 OWN = (STEPS, 1)  # steps to which taggers are tuned, for which a rule has to hold

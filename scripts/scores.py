@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -26,8 +26,8 @@ from zgul.files import atomic_write, write_json
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper.numbers import ZERO_SHOT, average
 from zgul.tagging import evaluation_run
-from zgul.tagging.serving import TaskChoice, serving, shipped_names
-from zgul.tagging.text_tagger import load
+from zgul.tagging.loading import load
+from zgul.tagging.serving import serving, shipped_names
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA, DOCS = ROOT.parent / "shared" / "data", ROOT / "docs"
@@ -44,7 +44,7 @@ def paper_f1(language: str) -> float:
 
 def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
     """The scores of the shipped tagger on a target's test file, as ``zgul evaluate --json`` prints them."""
-    task = cast(TaskChoice, GROUP_OF[language].task)
+    task = GROUP_OF[language].task
     return evaluation_run.evaluate(load(language, task), folder.sentences(task, language, "test")).to_dict()
 
 

@@ -14,14 +14,15 @@ from zgul.errors import ZgulError, ZgulWarning
 
 if TYPE_CHECKING:
     from zgul.tagging.documents import Document, Entity, TaggedSentence
-    from zgul.tagging.text_tagger import TextTagger, load
+    from zgul.tagging.loading import load
+    from zgul.tagging.text_tagger import TextTagger
 
 __version__ = "0.1.0"
 __all__ = ["Document", "Entity", "TaggedSentence", "TextTagger", "ZgulError", "ZgulWarning", "load"]
 
 # Names that are imported on first use, so that ``import zgul`` does not import torch.
 _LAZY = dict.fromkeys(("Document", "Entity", "TaggedSentence"), "zgul.tagging.documents")
-_LAZY |= dict.fromkeys(("TextTagger", "load"), "zgul.tagging.text_tagger")
+_LAZY |= {"TextTagger": "zgul.tagging.text_tagger", "load": "zgul.tagging.loading"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,8 @@ from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
 from zgul.files import read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS
+from zgul.tagging.loading import load
 from zgul.tagging.serving import shipped_names
-from zgul.tagging.text_tagger import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import cards

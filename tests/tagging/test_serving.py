@@ -10,7 +10,7 @@ import zgul
 from zgul.adapters.storage import shipped_adapters
 from zgul.errors import ZgulError
 from zgul.languages import GROUPS, SOURCES
-from zgul.tagging.serving import serving, shipped_config, shipped_names, sources
+from zgul.tagging.serving import serving, shipped_config, shipped_names
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=lambda group: group.name)
@@ -55,7 +55,7 @@ def test_adapters_come_in_the_order_asked_for(taggers: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))
-    assert shipped_names() == [] and sources("germanic-pos") == []
+    assert shipped_names() == [] and shipped_config("germanic-pos") == {}
     with pytest.raises(ZgulError, match=r"adapters\.safetensors: the shipped language adapters are missing"):
         shipped_adapters(["en"])
     assert "all source languages" in serving("fo", "ner").reason
@@ -70,7 +70,7 @@ def test_unknown_tasks_are_refused() -> None:
         serving("fo", "chunk")
 
 
-LIGHT = ["serving", "documents", "langid", "language_profile", "reading", "writing", "unfinished"]
+LIGHT = ["serving", "documents", "langid", "language_profile", "reading", "display", "unfinished"]
 
 
 @pytest.mark.parametrize("module", ["zgul", *(f"zgul.tagging.{name}" for name in LIGHT)])

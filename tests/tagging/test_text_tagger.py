@@ -21,7 +21,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.tagger import load_tagger
-from zgul.tagging import text_tagger
+from zgul.tagging import loading, text_tagger
 from zgul.tagging.text_tagger import FIRST_WINDOW, GPU_WINDOW, MAX_UNKNOWN, WINDOW, Text, TextTagger, windows
 
 pytestmark = pytest.mark.usefixtures("taggers")
@@ -124,9 +124,9 @@ def test_tagging_streams() -> None:
 
 @given(st.lists(st.integers(0, 3000), max_size=30))
 def test_windows_keep_everything_in_order(sizes: list[int]) -> None:
-    found = list(windows(sizes, size=int))
-    assert [size for window in found for size in window] == sizes
-    assert all(sum(window[:-1]) < WINDOW for window in found)
+    found = list(windows(map(range, sizes)))
+    assert [len(item) for window in found for item in window] == sizes
+    assert all(sum(map(len, window[:-1])) < WINDOW for window in found)
 
 
 def test_em_can_be_switched_and_changed() -> None:
@@ -154,9 +154,9 @@ def test_choices_are_checked_before_anything_is_loaded(
     choices: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("load_shipped", "load_named"):
-        real = getattr(text_tagger, name)
+        real = getattr(loading, name)
         monkeypatch.setattr(
-            text_tagger, name, lambda *given, real=real: pytest.fail() if given[0] in NAMES else real(*given)
+            loading, name, lambda *given, real=real: pytest.fail() if given[0] in NAMES else real(*given)
         )
     with pytest.raises(ZgulError, match=problem):
         zgul.load(**{"lang": "fo", **choices})
@@ -201,9 +201,8 @@ def test_a_single_sentence_in_a_foreign_script_is_warned_of_once() -> None:
     tagger = zgul.load("fo", "both", em=False)
     known = [f"{word}." for word in TEXT.replace("!", "").split()] * 5
     with pytest.warns(ZgulWarning) as caught:
-        stream = tagger.stream()
-        assert len(stream.tag([Sentence(s.split()) for s in (*known, FOREIGN, FOREIGN)])) == len(known) + 2
-        stream.tag([Sentence(FOREIGN.split())])
+        windows = [[Sentence(s.split()) for s in (*known, FOREIGN, FOREIGN)], [Sentence(FOREIGN.split())]]
+        assert [len(window) for window in tagger.tag_windows(windows)] == [len(known) + 2, 1]
     assert len(caught) == 1
     assert re.search(r"100% of the pieces of this text \(“Щит и меч Щит и”\)", str(caught[0].message))
     with pytest.warns(ZgulWarning, match="100%"):  # another text
@@ -282,8 +281,7 @@ def test_documents_and_paragraphs_are_marked() -> None:
 def test_a_gpu_is_given_longer_windows(device: str, window: int) -> None:
     stand_in: Any = SimpleNamespace(device=torch.device(device))
     tagger = TextTagger(zgul.languages.find("fo"), {"pos": stand_in}, {}, {})
-    assert tagger.window == window
-    assert max(map(len, windows(range(200_000), size=lambda _: 1, most=tagger.window))) == window
+    assert max(map(len, tagger.windows(["x"] * 200_000))) == window
 
 
 def test_long_texts_hand_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +291,5 @@ def test_long_texts_hand_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     tagger = zgul.load("fo", "pos", em=False)
     tagger.tag(TEXT)
     assert not calls, "a short text leaves nothing that matters"
-    stream = tagger.stream()
-    stream.tag([Sentence(["sapuri"] * 64)])
-    stream.tag([Sentence(["sapuri"])])
+    list(tagger.tag_windows([[Sentence(["sapuri"] * 64)], [Sentence(["sapuri"])]]))
     assert len(calls) == 2, "so does what is left of a long text"

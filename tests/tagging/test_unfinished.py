@@ -1,29 +1,28 @@
 """Outputs that appear whole, and going on with those that were interrupted."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
-from zgul.tagging.documents import Layer, TaggedSentence
+from zgul.tagging.documents import FORMATS, Layer, TaggedSentence
 from zgul.tagging.reading import Item
-from zgul.tagging.unfinished import OutputFile, Render
-from zgul.tagging.writing import FORMATS
+from zgul.tagging.unfinished import OutputFile
 
 WINDOWS = [[Item(Sentence([f"w{i}{j}", "x"])) for j in range(i + 1)] for i in range(4)]
 
 
-def renderer(form: str, tag: str = "NOUN") -> Render:
+def renderer(form: str, tag: str = "NOUN") -> Callable[..., str]:
     def block(item: Item, number: int) -> str:
         words = item.sentence.words
         layers = {"pos": Layer([tag] * len(words), [0.9] * len(words))}
         offsets = [(0, len(words[0])), (len(words[0]) + 1, len(words[0]) + 2)]
-        return FORMATS[form](TaggedSentence(" ".join(words), words, offsets, layers, "fo"), number)
+        return TaggedSentence(" ".join(words), words, offsets, layers, "fo").to_text(form, number)
 
-    return lambda window, number: "".join(block(item, n) for n, item in enumerate(window, start=number))
+    return lambda window, number=1: "".join(block(item, n) for n, item in enumerate(window, start=number))
 
 
 def whole(form: str = "conllu") -> bytes:
@@ -38,18 +37,18 @@ def write(file: OutputFile, windows: list[list[Item]] = WINDOWS, tag: str = "NOU
     """Tag what is left. Returns how many sentences were held."""
     file.check()
     render = renderer(file.form, tag)
-    start = file.start(iter(windows), render)
-    if start.complete:
-        return start.sentences
-    number = start.sentences + 1
-    with file.open(start.size) as sink:
-        for window in start.windows:
+    left = file.skip_held(iter(windows), render)
+    if left is None:
+        return file.held
+    number = file.held + 1
+    with file.open() as sink:
+        for window in left:
             sink.write(render(window, number).encode())
             number += len(window)
-    return start.sentences
+    return file.held
 
 
-@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["out", "out.part"])  # the second is where unfinished outputs are now
 def test_a_file_cut_off_anywhere_goes_on_to_the_same_file(tmp_path: Path, form: str, name: str) -> None:
     path, complete = tmp_path / "out", whole(form)
@@ -163,7 +162,7 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
             taken += 1
             yield window
 
-    start = OutputFile(tmp_path / "out", "tsv").start(windows(), renderer("tsv"))
-    assert taken == 0
-    next(start.windows)
+    left = OutputFile(tmp_path / "out", "tsv").skip_held(windows(), renderer("tsv"))
+    assert taken == 0 and left is not None
+    next(left)
     assert taken == 1

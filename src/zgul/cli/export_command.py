@@ -1,31 +1,25 @@
 """``zgul export``: a tagger in a form that runs without zgul."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from zgul.cli import new_app
-from zgul.cli.shared_options import ModelName
+from zgul.cli.shared_options import LanguageName, ModelName, Task
 from zgul.errors import ZgulError
+from zgul.tagging.loading import load
 from zgul.tagging.onnx_export import export_onnx
-from zgul.tagging.serving import BOTH, TaskChoice
-from zgul.tagging.text_tagger import load
 
 app = new_app()
 
 
 @app.command()
 def export(
-    lang: Annotated[str, typer.Option("--lang", "-l", help="Language to be tagged, by code or name.")],
+    lang: LanguageName,
     onnx: Annotated[Path, typer.Option(help="Folder to write: model.onnx, tokenizer.json, labels and an example.")],
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="pos|ner", help="What to tag [default: what the language's group was made for]."),
-    ] = None,
+    task: Task = None,
     model: ModelName = None,
     strategy: Annotated[str | None, typer.Option(help="Another way to infer, without EM: see zgul methods.")] = None,
 ) -> None:
@@ -37,11 +31,11 @@ def export(
 
     `zgul export --lang luo --model out/african --onnx luo && python luo/tag.py Grace odhi Kisumu`
     """
-    if task == BOTH:
+    if task == "both":
         raise ZgulError("An ONNX file has one task: --task pos or --task ner.")
     console = Console(stderr=True, highlight=False)
     with console.status("Exporting…"):
-        text_tagger = load(lang, cast(TaskChoice, task), model=model)
+        text_tagger = load(lang, task, model=model)
         ((name, tagger),) = text_tagger.taggers.items()
         language, served = text_tagger.language.code, text_tagger.served[name].name
         export_onnx(tagger, onnx, language=language, strategy=strategy, name=served)

@@ -8,8 +8,6 @@ as a nested dictionary that `Options.from_dict` reads:
     def train(given: dict[str, Any], output: Path) -> None: ...
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
@@ -19,36 +17,47 @@ import typer
 
 from zgul.options import Declared, Options
 
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
 
 def with_options(
-    cls: type[Options], *, skip: Collection[str] = (), flags: Mapping[str, str] | None = None, into: str = "given"
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    cls: type[Options],
+    *,
+    skip: Collection[str] = (),
+    flags: Mapping[str, str] | None = None,
+    into: str = "given",
+    panel: str = "",
+    default: str = "",
+) -> Decorator:
     """Add an option for every field of ``cls`` and its groups, except those in ``skip``.
 
     The command receives the values that the user gave in the parameter ``into``.
 
     ``noise.words`` becomes ``--noise-words``; ``flags`` gives other names: ``{"noise.sentences": "--noise"}``.
+    ``panel`` and ``default`` replace what the help page says by the declaration.
     """
-    named = flags or {}
-    declared = [entry for entry in _declared(cls) if entry[0] not in skip]
+    parameters = {
+        name: _parameter((flags or {}).get(name, name), about, default or _note(about, value), value, panel)
+        for name, about, value in _declared(cls)
+        if name not in skip
+    }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        added = [_parameter(name, about, default, named.get(name)) for name, about, default in declared]
-
         @wraps(command)
         def called(**values: Any) -> None:
             given: dict[str, Any] = {}
-            for (name, _, _), parameter in zip(declared, added, strict=True):
+            for name, parameter in parameters.items():
                 if (value := values.pop(parameter.name)) is not None:
                     _put(given, name, value)
             command(**values, **{into: given})
 
+        own = inspect.signature(command, eval_str=True).parameters
         keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in own.items() if name != into]
         required = [parameter for parameter in keywords if parameter.default is inspect.Parameter.empty]
-        parameters = [*required, *added, *(parameter for parameter in keywords if parameter not in required)]
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        others = [parameter for parameter in keywords if parameter not in required]
+        signature = inspect.Signature([*required, *parameters.values(), *others])
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         del called.__wrapped__
         return called
 
@@ -62,27 +71,20 @@ def _declared(cls: type[Options], prefix: str = "") -> Iterator[tuple[str, Decla
         yield from _declared(group, f"{prefix}{name}.")
 
 
-def _parameter(name: str, about: Declared, default: Any, flag: str | None) -> inspect.Parameter:
+def _parameter(name: str, about: Declared, note: str, default: Any, panel: str) -> inspect.Parameter:
     """The parameter of one option. Its default is None, so that the command knows what the user gave."""
-    flag = flag or "--" + name.replace(".", "-").replace("_", "-")
+    name = name.replace(".", "_").replace("-", "_").strip("_")
+    flag = name.replace("_", "-")
     kind: Any = str if isinstance(default, tuple) else type(default)
-    if kind is bool and default:
-        flag += f"/--no-{flag.removeprefix('--')}"
-    annotation = Annotated[
-        kind | None,
-        typer.Option(
-            flag,
-            help=f"{about.help}{_note(about, default)}",
-            rich_help_panel=about.panel or None,
-            metavar=about.metavar or ("|".join(about.choices) or None),
-            show_default=False,
-        ),
-    ]
+    option = typer.Option(
+        f"--{flag}/--no-{flag}" if default is True else f"--{flag}",
+        help=f"{about.help} [default: {note}]" if note else about.help,
+        rich_help_panel=panel or about.panel or None,
+        metavar=about.metavar or ("|".join(about.choices) or None),
+        show_default=False,
+    )
     return inspect.Parameter(
-        flag.split("/")[0].removeprefix("--").replace("-", "_"),
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=annotation,
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
 
 
@@ -90,8 +92,9 @@ def _note(about: Declared, default: Any) -> str:
     """The default, unless the help text names it itself or there is none."""
     if "[default" in about.help or default in ("", (), False):
         return ""
-    text = ",".join(map(str, default)) if isinstance(default, tuple) else default
-    return f" [default: {text:g}]" if isinstance(default, float) else f" [default: {text}]"
+    if isinstance(default, float):
+        return f"{default:g}"
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:

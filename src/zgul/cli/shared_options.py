@@ -1,28 +1,25 @@
 """Options that several commands share, each with one text."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from zgul.cli.option_signature import Decorator, with_options
 from zgul.ensemble.em import EMConfig
 
 EM_PANEL = "Entropy minimisation"
 MACHINE_PANEL = "Machine"
 
 
-def _em_option(name: str) -> Any:
-    """An option for a setting of EM, with the text of its declaration."""
-    declared = {option: about for option, about, _ in EMConfig.declared()}[name]
-    return typer.Option(
-        f"--em-{name}",
-        help=f"{declared.help} [default: as the tagger was tuned]",
-        metavar="|".join(declared.choices) or None,
-        rich_help_panel=EM_PANEL,
-    )
+def with_em_options(*names: str) -> Decorator:
+    """Add ``--em-NAME`` for these settings of EM. The command receives them in the parameter ``changes``."""
+    flags = {name: f"--em-{name}" for name, *_ in EMConfig.declared()}
+    skip = flags.keys() - set(names)
+    note = "as the tagger was tuned"
+    return with_options(EMConfig, skip=skip, flags=flags, into="changes", panel=EM_PANEL, default=note)
 
 
+LanguageName = Annotated[str, typer.Option("--lang", "-l", help="Language of the text, by code or name.")]
 Task = Annotated[
     str | None,
     typer.Option(metavar="pos|ner|both", help="What to tag [default: what the language's group was made for]."),
@@ -47,10 +44,6 @@ EM = Annotated[
         rich_help_panel=EM_PANEL,
     ),
 ]
-EMSteps = Annotated[int | None, _em_option("steps")]
-EMRate = Annotated[float | None, _em_option("lr")]
-EMStart = Annotated[str | None, _em_option("start")]
-EMPositions = Annotated[str | None, _em_option("positions")]
 Adaptive = Annotated[
     bool | None,
     typer.Option(

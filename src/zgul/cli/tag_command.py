@@ -1,85 +1,54 @@
 """``zgul tag``: text in, tags out."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from zgul.cli import new_app
+from zgul.cli.option_signature import with_options
 from zgul.cli.progress_bars import ProgressBars
-from zgul.cli.shared_options import EM, Adaptive, Device, EMRate, EMSteps, ModelName, Precision, Task
+from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, Task, with_em_options
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 from zgul.progress import Report, Status, silent
-from zgul.tagging import terminal
+from zgul.tagging.display import LEGEND, legend, render, shown_marks
 from zgul.tagging.langid import guess
-from zgul.tagging.reading import Input, InputKind, TextSource, find_sources, sample_text
-from zgul.tagging.serving import TASKS, TaskChoice
+from zgul.tagging.loading import load
+from zgul.tagging.reading import Input, TextSource, find_sources, sample_text
+from zgul.tagging.serving import TASKS
 from zgul.tagging.tag_files import Choose, FileSettings, begin, tag_file, tag_files, tag_stream
-from zgul.tagging.text_tagger import TextTagger, load
-from zgul.tagging.writing import Format
+from zgul.tagging.text_tagger import TextTagger
 
 app = new_app()
 SURE_ENOUGH = 0.8
 LITTLE = 15  # letters: in less text any language can look like another
-FILES = "Files"
+TERMINAL = "terminal"  # the format for people
+FORMATS_HELP = "How to write the tags [default: terminal on a screen, else conllu]."
+INPUTS = "Text, files (also .xz, .gz, .bz2, .zst), folders, or - for standard input."
 
 
 @app.command()
+@with_options(FileSettings, skip=["format"], into="settings")
+@with_em_options("steps", "lr")
 def tag(
-    given: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT|FILE|FOLDER|-",
-            help="Text, files (also .xz, .gz, .bz2, .zst), folders, or - for standard input.",
-        ),
-    ] = None,
+    settings: dict[str, Any],
+    changes: dict[str, Any],
+    given: Annotated[list[str] | None, typer.Argument(metavar="TEXT|FILE|FOLDER|-", help=INPUTS)] = None,
     lang: Annotated[str, typer.Option("--lang", "-l", help="Language by code or name, or auto.")] = "",
     task: Task = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="terminal|conllu|tsv|json",
-            help="[default: terminal on a screen, else conllu]",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Write to this file or, for several files, folder.")
-    ] = None,
+    form: Annotated[str, typer.Option("--format", "-f", metavar="terminal|conllu|tsv|json", help=FORMATS_HELP)] = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="File or, for several files, folder to write.")] = "-",
     weights: Annotated[bool, typer.Option("--weights", help="Add the share of each source language per word.")] = False,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add the probability of each tag to conllu and tsv.")
-    ] = False,
     model: ModelName = None,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--input",
-            metavar="auto|text|lines|tokens|conllu|columns",
-            help="What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line.",
-            rich_help_panel=FILES,
-        ),
-    ] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was interrupted.", rich_help_panel=FILES)
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an --output that exists.", rich_help_panel=FILES)
-    ] = False,
     em: EM = None,
-    em_steps: EMSteps = None,
-    em_lr: EMRate = None,
     adaptive: Adaptive = None,
     device: Device = "cpu",
     precision: Precision = "float32",
@@ -100,34 +69,31 @@ def tag(
     """
     if not lang:
         raise ZgulError("Say which language the text is in: --lang fo, --lang Faroese, or --lang auto to guess.")
-    output = None if output in ("-", "/dev/stdout") else output
-    form = form or ("terminal" if output is None and sys.stdout.isatty() else "conllu")
-    if form == "terminal" and (output or probabilities):
+    streams = output in ("-", "/dev/stdout")
+    form = form or (TERMINAL if streams and sys.stdout.isatty() else "conllu")
+    if form == TERMINAL and (not streams or "probabilities" in settings):
         raise ZgulError("--output and --probabilities need a format for files: --format conllu, tsv or json.")
-    if (resume or force) and output is None:
+    if settings.keys() & {"resume", "force"} and streams:
         raise ZgulError("--resume and --force are for files: give --output FILE.")
-    shown = form == "terminal"
-    settings = FileSettings(
-        cast(Format, "conllu" if shown else form), cast(InputKind, kind), probabilities, resume, force
-    )
+    files = FileSettings.from_dict(settings | ({"format": form} if form != TERMINAL else {}))
     language = None if lang.lower() == "auto" else find(lang).code
     if not given and sys.stdin.isatty():
         print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
-    choices = {"model": model, "em": em, "em_steps": em_steps, "em_lr": em_lr, "adaptive": adaptive}
-    choices |= {"weights": weights, "device": device, "precision": precision}
-    loaded = cache(lambda code: load(code, cast(TaskChoice, task), **cast(Any, choices)))
+    choices: dict[str, Any] = {"model": model, "em": em, "adaptive": adaptive, "weights": weights}
+    choices |= {"device": device, "precision": precision} | {f"em_{name}": value for name, value in changes.items()}
+    loaded = cache(lambda code: load(code, task, **choices))
 
     def choose(opened: Input) -> TextTagger:
-        return loaded(language or _guess(sample_text(opened, kind)))
+        return loaded(language or _guess(sample_text(opened)))
 
-    sources = find_sources(given or [], leave_out=Path(output) if output else None)
-    if shown:
-        _show(choose, sources, settings)
-    elif output is None:
+    sources = find_sources(given or [], leave_out=None if streams else Path(output))
+    if form == TERMINAL:
+        _show(choose, sources, files)
+    elif streams:
         with _progress(wanted=not sys.stdout.isatty()) as report:
-            tag_stream(choose, sources, sys.stdout.buffer, settings, report=report)
+            tag_stream(choose, sources, sys.stdout.buffer, files, report=report)
     else:
-        _write(choose, sources, output, settings)
+        _write(choose, sources, output, files)
 
 
 def _write(choose: Choose, sources: list[TextSource], output: str, settings: FileSettings) -> None:
@@ -143,8 +109,7 @@ def _write(choose: Choose, sources: list[TextSource], output: str, settings: Fil
         with _progress() as report:
             results = tag_files(choose, sources, output, settings, report=report)
     except KeyboardInterrupt as stop:
-        message = str(stop) or "the same command goes on with the files that are left"
-        raise KeyboardInterrupt(message) from stop
+        raise KeyboardInterrupt(str(stop) or "the same command goes on with the files that are left") from stop
     failed = sum(bool(result.problem) for result in results)
     kept = sum(0 < result.held == result.sentences for result in results)
     print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} were complete already", file=sys.stderr)
@@ -182,24 +147,18 @@ def _guess(text: str) -> str:
 def _show(choose: Choose, sources: list[TextSource], settings: FileSettings) -> None:
     """For people: what was done, words over tags, what the tags mean."""
     console = Console(highlight=False, soft_wrap=True)
-    seen: set[str] = set()
+    marks: set[str] = set()
     for source in sources:
-        with source.open() as opened:
+        with source.open(settings.input) as opened:
             with _progress():
-                tagger, windows = begin(choose, opened, settings.kind)
-            _show_header(console, tagger)
+                tagger, windows = begin(choose, opened)
+            for task in tagger.taggers:
+                console.print(Text(tagger.language.name, style="bold").append(f" · {TASKS[task]}", style="not bold"))
+                console.print(Text(f"by {tagger.describe(task)}", style="dim"), soft_wrap=False)
+            console.print()
             for sentence in tagger.tag_sentences(item.sentence for window in windows for item in window):
-                console.print(terminal.render(sentence, console.width))
-                console.print()
-                seen |= terminal.shown(sentence)
-            if "ner" in tagger.taggers and not seen & set(terminal.ENTITIES):
+                console.print(render(sentence, console.width), end="\n\n")
+                marks |= shown_marks(sentence)
+            if "ner" in tagger.taggers and not marks & LEGEND["ner"].keys():
                 console.print("No names were found.\n")
-    console.print(terminal.legend(seen), soft_wrap=False)
-
-
-def _show_header(console: Console, tagger: TextTagger) -> None:
-    for task in tagger.taggers:
-        line = Text(tagger.language.name, style="bold").append(f" · {TASKS[task]}", style="not bold")
-        console.print(line)
-        console.print(Text(f"by {tagger.describe(task)}", style="dim"), soft_wrap=False)
-    console.print()
+    console.print(legend(marks), soft_wrap=False)

@@ -1,15 +1,21 @@
-"""The result of tagging: documents of sentences, with tags, probabilities, offsets, entities and adapter weights."""
+"""The result of tagging: documents of sentences, with tags, probabilities, offsets, entities and adapter weights.
 
-from __future__ import annotations
+A sentence is written as a block of CoNLL-U or TSV or as a line of JSON; `zgul.tagging.display` shows it to people.
+"""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any, Literal, overload
 
+from zgul.corpora.conllu import MISC, ConlluSentence, set_misc
+from zgul.corpora.lines import check_word
+from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
-from zgul.tagging import terminal
-from zgul.tagging.document_html import html
-from zgul.tagging.writing import conllu_block
+from zgul.tagging import display
+
+FORMATS = ("conllu", "tsv", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,9 @@ class TaggedSentence:
     def __len__(self) -> int:
         return len(self.words)
 
+    def __str__(self) -> str:
+        return display.plain([self])
+
     @property
     def tags(self) -> list[str]:
         return self._first.tags
@@ -77,17 +86,13 @@ class TaggedSentence:
     def entities(self) -> list[Entity]:
         """The names of people, places, organisations and, where the tagger knows them, dates."""
         layer = self._layer("ner")
-        return [
-            Entity(
-                text=self.text[start - self.start : end - self.start],
-                label=layer.tags[first][2:],
-                start=start,
-                end=end,
-                probability=sum(layer.probabilities[first:last]) / (last - first),
-            )
-            for first, last in entity_spans(layer.tags)
-            for start, end in [(self.offsets[first][0], self.offsets[last - 1][1])]
-        ]
+        found = []
+        for first, last in entity_spans(layer.tags):
+            start, end = self.offsets[first][0], self.offsets[last - 1][1]
+            probability = sum(layer.probabilities[first:last]) / (last - first)
+            text = self.text[start - self.start : end - self.start]
+            found.append(Entity(text, layer.tags[first][2:], start, end, probability))
+        return found
 
     @property
     def _first(self) -> Layer:
@@ -95,23 +100,14 @@ class TaggedSentence:
 
     def _layer(self, task: str) -> Layer:
         if task not in self.layers:
-            raise ZgulError(
-                f"This text was tagged for {', '.join(self.layers)} only. Load with task={task!r} or task='both'."
-            )
+            tagged = ", ".join(self.layers)
+            raise ZgulError(f"This text was tagged for {tagged} only. Load with task={task!r} or task='both'.")
         return self.layers[task]
-
-    def __str__(self) -> str:
-        return terminal.plain([self])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``zgul tag --format json`` writes it."""
-        data: dict[str, Any] = {
-            "text": self.text,
-            "language": self.language,
-            "start": self.start,
-            "words": self.words,
-            "offsets": [list(span) for span in self.offsets],
-        }
+        data: dict[str, Any] = {name: getattr(self, name) for name in ("text", "language", "start", "words")}
+        data["offsets"] = [list(span) for span in self.offsets]
         for task, layer in self.layers.items():
             column = "upos" if task == "pos" else task
             data[column] = layer.tags
@@ -119,9 +115,50 @@ class TaggedSentence:
             if layer.weights is not None:
                 data[f"{column}_weights"] = [{k: round(w, 4) for k, w in word.items()} for word in layer.weights]
         if "ner" in self.layers:
-            entities = self.entities
-            data["entities"] = [asdict(entity) | {"probability": round(entity.probability, 4)} for entity in entities]
+            entities = map(asdict, self.entities)
+            data["entities"] = [entity | {"probability": round(entity["probability"], 4)} for entity in entities]
         return data
+
+    def to_text(
+        self, form: str, number: int = 1, block: ConlluSentence | None = None, probabilities: bool = False
+    ) -> str:
+        """The sentence in one of `FORMATS`: a block of CoNLL-U (see `to_conllu`) or TSV, or a line of JSON."""
+        if form == "conllu":
+            return self.to_conllu(number, block, probabilities=probabilities)
+        if form == "tsv":
+            return self.to_tsv(probabilities=probabilities)
+        return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
+
+    def to_tsv(self, *, probabilities: bool = False) -> str:
+        """Word, weights if there are any, probabilities if they are wanted, tags of each task; a blank line."""
+        for word in self.words:
+            check_word(word)
+        layers = self.layers.values()
+        columns = [self.words]
+        columns += [list(map(_weights_text, layer.weights)) for layer in layers if layer.weights is not None]
+        columns += [[f"{p:.4f}" for p in layer.probabilities] for layer in layers if probabilities]
+        columns += [layer.tags for layer in layers]
+        return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
+
+    def to_conllu(self, number: int = 1, block: ConlluSentence | None = None, *, probabilities: bool = False) -> str:
+        """UPOS in column 4; entities and, where they are wanted, weights and probabilities in MISC.
+
+        ``block`` is the sentence as it was read: all else in it stays as it is. A new one is called ``number``.
+        """
+        block = block or ConlluSentence.from_sentence(self._sentence(), sent_id=str(number))
+        for task, layer in self.layers.items():
+            block.set_tags(task, layer.tags)
+            more = {"Prob": [f"{p:.4f}" for p in layer.probabilities]} if probabilities else {}
+            if layer.weights is not None:
+                more["Weights"] = list(map(_weights_text, layer.weights))
+            for name, values in more.items():
+                for row, value in zip(block.word_rows, values, strict=True):
+                    row[MISC] = set_misc(row[MISC], task.upper() + name, value)
+        return str(block)
+
+    def _sentence(self) -> Sentence:
+        offsets = [(start - self.start, end - self.start) for start, end in self.offsets]
+        return Sentence(self.words, text=self.text, offsets=offsets, opens=self.opens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +178,8 @@ class Document(Sequence[TaggedSentence]):
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def __iter__(self) -> Iterator[TaggedSentence]:
-        return iter(self.sentences)
+    def __str__(self) -> str:
+        return display.plain(self.sentences)
 
     @property
     def words(self) -> list[str]:
@@ -158,32 +195,29 @@ class Document(Sequence[TaggedSentence]):
 
     def to_conllu(self, *, probabilities: bool = False) -> str:
         """The document as CoNLL-U, as ``zgul tag --format conllu`` writes it."""
-        sentences = enumerate(self.sentences, start=1)
-        return "".join(conllu_block(tagged, n, probabilities=probabilities) for n, tagged in sentences)
+        return "".join(s.to_conllu(n, probabilities=probabilities) for n, s in enumerate(self.sentences, start=1))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the text and its sentences, as ``zgul tag --format json`` writes them."""
         return {"text": self.text, "sentences": [sentence.to_dict() for sentence in self.sentences]}
 
     def to_html(self) -> str:
-        """A piece of HTML: words over coloured tags, names marked as such."""
-        return html(self.sentences)
+        """A piece of HTML: words over coloured tags, names marked as such. Notebooks show it."""
+        return display.html(self.sentences)
 
-    def _repr_html_(self) -> str:
-        """How notebooks show a document."""
-        return self.to_html()
-
-    def __str__(self) -> str:
-        return terminal.plain(self.sentences)
+    _repr_html_ = to_html
 
 
 def entity_spans(tags: Sequence[str]) -> list[tuple[int, int]]:
     """[first, last) word of each entity of valid IOB2 tags."""
-    starts = (index for index, tag in enumerate(tags) if tag[0] == "B")
     spans = []
-    for first in starts:
-        last = first + 1
-        while last < len(tags) and tags[last][0] == "I":
-            last += 1
-        spans.append((first, last))
+    for first in (index for index, tag in enumerate(tags) if tag[0] == "B"):
+        inside = takewhile(lambda tag: tag[0] == "I", tags[first + 1 :])
+        spans.append((first, first + 1 + len(list(inside))))
     return spans
+
+
+def _weights_text(weights: dict[str, float]) -> str:
+    """The largest weight first: ``is:0.62,de:0.25,en:0.13``."""
+    ordered = sorted(weights.items(), key=lambda pair: -pair[1])
+    return ",".join(f"{code}:{weight:.2f}" for code, weight in ordered)

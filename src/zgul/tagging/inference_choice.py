@@ -1,7 +1,5 @@
 """How a tagger infers for a language: its strategy and, where that has entropy minimisation (EM), EM's settings."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,31 +50,27 @@ def choose_inference(
     those the tagger was tuned to. ``adaptive`` EM costs a fraction (`AdaptiveEM`). By default it is
     ``adaptive_default``, or off if there are ``changes``, which are used as they are given.
     """
+    changes, method = changes or {}, tagger.method
     if em is False and changes:
         raise ZgulError("EM is switched off, so its settings have no meaning. Leave them out.")
-    chosen = tagger.method.check_strategy(strategy or tagger.strategy)
-    if (em or changes) and not tagger.method.uses_em(chosen):
-        chosen = _strategy_with_em(tagger, strategy)
+    chosen = method.check_strategy(strategy or tagger.strategy)
+    if (em or changes) and not method.uses_em(chosen):
+        with_em = [name for name in method.strategies if method.uses_em(name)]
+        if strategy or not with_em:
+            what = f"The strategy {strategy!r} of {method.title}" if strategy else method.title
+            raise ZgulError(f"{what} has no EM. See: zgul methods")
+        chosen = with_em[0]
     config = tagger.em_for(language, chosen)
     if config is None:
         return Inference(chosen)
     if em is False:
         return Inference(chosen, replace(config, steps=0))
     wanted = em or changes or adaptive is False
-    if wanted and config.steps == 0 and "steps" not in (changes or {}):
+    if wanted and config.steps == 0 and "steps" not in changes:
         problem = f"EM was tuned to no steps for {find(language).name}. Give --em-steps."
         warnings.warn(problem, ZgulWarning, stacklevel=3)
-    config = EMConfig.from_dict(config.to_dict() | dict(changes or {}))
+    config = EMConfig.from_dict(config.to_dict() | dict(changes))
     if not (adaptive_default and not changes if adaptive is None else adaptive):
         return Inference(chosen, config)
     rule = AdaptiveEM()
     return Inference(chosen, rule.cheaper(config), rule.skip_below)
-
-
-def _strategy_with_em(tagger: Tagger, asked: str | None) -> str:
-    method = tagger.method
-    strategies = [name for name in method.strategies if method.uses_em(name)]
-    if asked is not None or not strategies:
-        inference = f"The strategy {asked!r} of {method.title}" if asked is not None else method.title
-        raise ZgulError(f"{inference} has no EM. See: zgul methods")
-    return strategies[0]

@@ -1,7 +1,6 @@
-"""Load taggers: shipped ones by name, which are loaded once, and folders."""
+"""Load taggers: those that serve a language (`load`, which is ``zgul.load``), shipped ones by name, and folders."""
 
-from __future__ import annotations
-
+import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,12 +9,83 @@ from typing import Any
 import torch
 
 from zgul.devices import find_device
-from zgul.errors import ZgulError
+from zgul.ensemble.em import EMConfig
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.fast.engine import find_precision
 from zgul.files import shipped_folder
+from zgul.languages import Language, assign_group, find
 from zgul.tagger import Tagger, load_tagger
-from zgul.tagging.serving import shipped_names
+from zgul.tagging.inference_choice import choose_inference
+from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
+from zgul.tagging.text_tagger import TextTagger
 
 SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
+
+
+def load(
+    lang: str | Language,
+    task: str | None = None,
+    *,
+    model: str | Path | None = None,
+    em: bool | None = None,
+    em_steps: int | None = None,
+    em_lr: float | None = None,
+    adaptive: bool | None = None,
+    weights: bool = False,
+    device: str = "cpu",
+    precision: str = "float32",
+) -> TextTagger:
+    """A tagger for a language.
+
+    ``task`` is ``pos``, ``ner`` or ``both``; by default it is what the language's group (or the model) was made for.
+    The shipped tagger that serves the language is used unless ``model`` names another shipped one (``"slavic-pos"``)
+    or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
+    tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` does it at a fraction of the work, for nearly the same
+    tags (default: unless steps or rate are given; False: as in the paper). ``weights`` also gives the share of each
+    source language for each word. ``device`` is cpu, cuda or auto. ``precision="bfloat16"`` is faster on a CPU or GPU
+    that multiplies in it, for nearly the same tags.
+    """
+    language = find(lang)
+    # everything is checked before the seconds that loading takes
+    changes = {name: value for name, value in (("steps", em_steps), ("lr", em_lr)) if value is not None}
+    EMConfig.from_dict(changes, "em_")
+    find_precision(precision)
+    place = str(find_device(device))
+    if task not in (None, "both"):
+        check_task(task)
+    if model is not None:
+        served, taggers = _load_model(str(model), task, place, precision)
+    else:
+        served = _find_serving(language, task)
+        taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
+    inference = {
+        name: choose_inference(tagger, language.code, em=em, adaptive=adaptive, changes=changes)
+        for name, tagger in taggers.items()
+    }
+    return TextTagger(language, taggers, served, inference, weights)
+
+
+def _load_model(
+    model: str, task: str | None, device: str, precision: str
+) -> tuple[dict[str, Served], dict[str, Tagger]]:
+    """The tagger that the user named, which must be for the task."""
+    if task == "both":
+        raise ZgulError("A model has one task. For both tasks leave the model out.")
+    tagger = load_named(model, device, precision)
+    if task not in (None, tagger.task):
+        raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
+    return {tagger.task: Served(model, tagger.task, None, "it was asked for by name")}, {tagger.task: tagger}
+
+
+def _find_serving(language: Language, task: str | None) -> dict[str, Served]:
+    """The shipped taggers that serve a language, by task."""
+    group = assign_group(language)
+    task = task or (group.task if group else "pos")
+    served = {name: serving(language, name) for name in (TASKS if task == "both" else [task])}
+    for one in served.values():
+        if one.warning:
+            warnings.warn(one.warning, ZgulWarning, stacklevel=3)
+    return served
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +110,10 @@ def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> 
     """The shipped tagger of this name, on a device. Taggers do not change, so all users share what is loaded once."""
     path = shipped_folder() / name
     if not (path / "config.json").is_file():
-        there = ", ".join(shipped_names()) or "none"
         raise ZgulError(
-            f'The tagger "{name}" is missing: {path} has no config.json (installed: {there}). Install the package with '
-            "its weights again, or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
+            f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}). Install the '
+            "package with its weights again, or use a folder of your own: zgul tag --model FOLDER, "
+            "zgul.load(model=FOLDER)."
         )
     return _load(path, str(find_device(device)), precision)
 
@@ -61,7 +131,9 @@ def load_named(model: str, device: str = "cpu", precision: str = "float32") -> T
         return replace(load_tagger(model, device=device), precision=precision)
     if model in shipped_names():
         return load_shipped(model, device, precision)
-    raise ZgulError(
-        f"{model} is neither a tagger's folder (with config.json) nor one of the shipped taggers: "
-        f"{', '.join(shipped_names()) or 'none are installed'}."
-    )
+    what = "neither a tagger's folder (with config.json) nor one of the shipped taggers"
+    raise ZgulError(f"{model} is {what}: {_installed()}.")
+
+
+def _installed() -> str:
+    return ", ".join(shipped_names()) or "none"

@@ -11,13 +11,12 @@ import glob
 import io
 import os
 import re
-import stat
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from zgul.corpora import columns, conllu, plain_text
 from zgul.corpora.lines import MAX_LINE, damage
@@ -25,9 +24,8 @@ from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
 
-InputKind = Literal["auto", "text", "lines", "tokens", "conllu", "columns"]
 FORMS = {"auto": "auto", "text": "raw", "lines": "sentences", "tokens": "words"}  # of `plain_text`
-STANDARD_INPUT = "standard input"
+KINDS = (*FORMS, "conllu", "columns")
 GUESSED_FROM = 400  # words, at most
 LATIN1 = "cp1252"  # Latin-1 as Windows extended it
 
@@ -49,7 +47,7 @@ class TextSource:
 
     name: str  # for messages
     path: Path | None = None
-    text: str | None = None
+    text: str = ""
     place: Path = Path()  # where a file stands below the folder that was given
 
     @property
@@ -57,14 +55,11 @@ class TextSource:
         return self.path is not None and str(self.path) != "-"
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Input]:
-        """Open the source for reading."""
-        if self.path is None:
-            yield Input(io.BytesIO((self.text or "").encode("utf-8", "surrogateescape")), self.name)
-            return
-        stream = open_binary(self.path)
+    def open(self, kind: str = "auto") -> Iterator[Input]:
+        """Open the source for reading. ``kind`` is one of `KINDS`."""
+        stream = open_binary(self.path) if self.path else io.BytesIO(self.text.encode("utf-8", "surrogateescape"))
         try:
-            yield Input(stream, self.name, _size(stream) if self.path.suffix not in PACKINGS else 0)
+            yield Input(stream, self.name, kind)
         finally:
             if self.is_file:
                 stream.close()
@@ -82,11 +77,14 @@ class Item:
 
 
 class Input:
-    """An open source. Lines that were looked at in advance are read again later."""
+    """An open source. Lines that were looked at in advance are read again later.
 
-    def __init__(self, stream: Any, name: str, size: int = 0) -> None:
+    Its ``kind`` is the one that is given or, for ``auto``, what its name and its beginning say. If it stays ``auto``,
+    this is plain text whose form is still to be found.
+    """
+
+    def __init__(self, stream: Any, name: str, kind: str = "auto") -> None:
         self.name = name
-        self.size = size  # in bytes; 0 if it is not known
         self.position = 0  # bytes that were read
         self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
@@ -101,9 +99,14 @@ class Input:
             self._encoding = "utf-16"
             self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
             warnings.warn(f"{name} is read as UTF-16.", ZgulWarning, stacklevel=3)
+        path = Path(name)
+        suffix = Path(path.stem).suffix if path.suffix in PACKINGS else path.suffix
+        known = kind if kind != "auto" else {".conllu": "conllu", ".tsv": "columns"}.get(suffix)
+        self.guessed = known is None  # from the beginning
+        self.kind = known or self._guess_kind()
 
     def readline(self, limit: int = -1) -> bytes | str:
-        """The next line, decoded if that is possible. Otherwise its reader says what is wrong with it, and where."""
+        """The next line, decoded if it is not UTF-8. What cannot be decoded is left to its reader to report."""
         return self._waiting.popleft() if self._waiting else self._next_line(limit)
 
     def look(self, words: int = 1) -> list[str]:
@@ -117,59 +120,44 @@ class Input:
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 
-    def kind(self) -> str:
-        """What the name and the beginning say it is. ``auto`` is plain text whose form is still to be found."""
-        path = Path(self.name)
-        suffix = Path(path.stem).suffix if path.suffix in PACKINGS else path.suffix
-        if suffix in (".conllu", ".tsv"):
-            return "conllu" if suffix == ".conllu" else "columns"
+    def _guess_kind(self) -> str:
         if _HTML.match(self._beginning):
-            message = "Save it as plain text from a browser, or say that it is text after all: --input text."
-            raise ZgulError(f"{self.name} is an HTML page, but zgul reads plain text. {message}")
+            advice = "Save it as plain text from a browser, or say that it is text after all: --input text."
+            raise ZgulError(f"{self.name} is an HTML page, but zgul reads plain text. {advice}")
         first = next((line for line in self.look() if line.strip()), "")
         return "conllu" if conllu.looks_like_conllu(first) else "auto"
 
     def is_same_file(self, path: Path) -> bool:
         """Whether this path is the file that is read, under any name."""
         try:
-            own, other = os.fstat(self._stream.fileno()), path.stat()
-        except (OSError, ValueError):  # no such file, or a stream that has none
+            return path.is_file() and os.path.samestat(os.fstat(self._stream.fileno()), path.stat())
+        except (OSError, ValueError):  # this is a text, or a stream without a file
             return False
-        return stat.S_ISREG(own.st_mode) and os.path.samestat(own, other)
 
     def _next_line(self, limit: int) -> bytes | str:
         line: bytes | str = self._stream.readline(limit)
         self.position += len(line) * (2 if self._encoding == "utf-16" else 1)
-        if isinstance(line, str) or line.isascii() or len(line) == limit:
+        if isinstance(line, str) or self._encoding == "utf-8" or line.isascii() or len(line) == limit:
             return line
         return self._decode(line)
 
     def _decode(self, line: bytes) -> bytes | str:
         """Decode a line with letters other than ASCII. The first such line shows whether the text is UTF-8."""
-        try:
+        with contextlib.suppress(UnicodeDecodeError):
             text = line.decode("utf-8")
-        except UnicodeDecodeError:
-            if self._encoding == "utf-8" or not _is_latin1(line):
-                return line
-            if self._encoding != LATIN1:
-                self._encoding = LATIN1
-                problem = f"{self.name} is not UTF-8. It is read as Latin-1 (Windows-1252)."
-                advice = "If letters come out wrong, convert it first: iconv -f ENCODING -t UTF-8"
-                warnings.warn(f"{problem} {advice}", ZgulWarning, stacklevel=4)
-            return line.decode(LATIN1)
-        if self._encoding == LATIN1:
-            raise ZgulError(f"{self.name} has lines in UTF-8 and lines in another encoding. Convert it to UTF-8 first.")
-        self._encoding = "utf-8"
-        return text
-
-
-def _size(stream: Any) -> int:
-    """The size of a file in bytes; 0 for other streams."""
-    try:
-        about = os.fstat(stream.fileno())
-    except (OSError, ValueError):
-        return 0
-    return about.st_size if stat.S_ISREG(about.st_mode) else 0
+            if self._encoding == LATIN1:
+                problem = "has lines in UTF-8 and lines in another encoding. Convert it to UTF-8 first."
+                raise ZgulError(f"{self.name} {problem}")
+            self._encoding = "utf-8"
+            return text
+        if not _is_latin1(line):
+            return line
+        if self._encoding != LATIN1:
+            self._encoding = LATIN1
+            problem = f"{self.name} is not UTF-8. It is read as Latin-1 (Windows-1252)."
+            advice = "If letters come out wrong, convert it first: iconv -f ENCODING -t UTF-8"
+            warnings.warn(f"{problem} {advice}", ZgulWarning, stacklevel=4)
+        return line.decode(LATIN1)
 
 
 def _is_latin1(line: bytes) -> bool:
@@ -183,9 +171,6 @@ def _is_latin1(line: bytes) -> bool:
     return western and all(sign.isprintable() or sign.isspace() for sign in text)
 
 
-# --- finding
-
-
 def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> list[TextSource]:
     """What the arguments of a user mean: nothing or ``-`` is standard input, then come files, folders and patterns.
 
@@ -194,30 +179,34 @@ def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> 
     """
     names = list(map(str, given))
     if not names or names == ["-"]:
-        return [TextSource(STANDARD_INPUT, Path("-"))]
+        return [TextSource("standard input", Path("-"))]
     if not "".join(names).strip():
         raise ZgulError("The text is empty. Give some text, the name of a file, or - for standard input.")
-    found = {name: _files(name, leave_out) for name in names}
-    if all(files is not None for files in found.values()):
-        sources = [source for files in found.values() for source in files or ()]
+    found = {name: _find_files(name, leave_out) for name in names}
+    missing = [name for name, files in found.items() if files is None]
+    if not missing:
+        sources = {source.path: source for files in reversed(found.values()) for source in reversed(files or [])}
         if not sources:
             raise ZgulError(f"{', '.join(names)} holds no files.")
-        return list({source.path: source for source in reversed(sources)}.values())[::-1]
-    missing = next(name for name, files in found.items() if files is None)
+        return list(sources.values())[::-1]
     if any(files and len(name) > 3 and Path(name).is_file() for name, files in found.items()):
-        raise ZgulError(f"{missing}: no such file. Give files alone, or text alone.")
+        raise ZgulError(f"{missing[0]}: no such file. Give files alone, or text alone.")
     if len(names) == 1 and _LOOKS_LIKE_A_PATH.fullmatch(names[0]):
         raise ZgulError(f"{names[0]}: no such file. If it is meant as text: echo '{names[0]}' | zgul tag …")
     return [TextSource("the text given", text=" ".join(names))]
 
 
-def _files(name: str, leave_out: Path | None) -> list[TextSource] | None:
+def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
     """The files that a name or a pattern means; None if there is nothing of this name."""
     path = Path(name)
     try:
         if path.is_dir():
-            files = _walk(path, leave_out.resolve() if leave_out is not None else None)
-            return [TextSource(str(file), file, place=file.relative_to(path)) for file in files]
+            skipped = leave_out.resolve() if leave_out is not None else None
+            inside = [
+                file for file in sorted(path.rglob("*")) if file.is_file() and skipped not in file.resolve().parents
+            ]
+            sources = [TextSource(str(file), file, place=file.relative_to(path)) for file in inside]
+            return [source for source in sources if not any(part.startswith(".") for part in source.place.parts)]
         if path.exists():
             return [TextSource(name, path, place=Path(path.name))]
         matching = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207
@@ -226,29 +215,15 @@ def _files(name: str, leave_out: Path | None) -> list[TextSource] | None:
     return [TextSource(str(file), file, place=Path(file.name)) for file in matching if file.is_file()] or None
 
 
-def _walk(folder: Path, skipped: Path | None) -> Iterator[Path]:
-    """The files below a folder in order, without hidden ones and without those of one folder."""
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden and skipped not in path.resolve().parents:
-            yield path
-
-
-# --- reading
-
-
-def read(source: Input, kind: str = "auto", language: str | None = None) -> Iterator[Item]:
+def read(source: Input, language: str | None = None) -> Iterator[Item]:
     """The sentences of an input, while it is read. ``language`` helps to find the ends of sentences."""
-    if kind not in get_args(InputKind):
-        raise ZgulError(f"There is no kind of input {kind!r}. Choose one of {', '.join(get_args(InputKind))}.")
-    guessed = source.kind() if kind == "auto" else kind
     stream: Any = source
-    if guessed == "conllu":
+    if source.kind == "conllu":
         items = (Item(block.to_sentence(), block) for block in conllu.read(stream, check_upos=False))
-        return _or_text(items) if kind == "auto" and ".conllu" not in Path(source.name).suffixes else items
-    if guessed == "columns":
+        return _or_text(items) if source.guessed else items
+    if source.kind == "columns":
         return map(Item, columns.read(stream, task=None))
-    return map(Item, plain_text.read(stream, FORMS[guessed], language))
+    return map(Item, plain_text.read(stream, FORMS[source.kind], language))
 
 
 def _or_text(items: Iterator[Item]) -> Iterator[Item]:
@@ -259,12 +234,11 @@ def _or_text(items: Iterator[Item]) -> Iterator[Item]:
         raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, say so: --input text)") from error
 
 
-def sample_text(source: Input, kind: str = "auto") -> str:
+def sample_text(source: Input) -> str:
     """Some hundred words from the beginning of an input, to guess its language from."""
-    guessed = source.kind() if kind == "auto" else kind
     lines = source.look(GUESSED_FROM)
-    if guessed in FORMS:
+    if source.kind in FORMS:
         return "".join(lines)
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    column = 1 if guessed == "conllu" else 0
+    column = 1 if source.kind == "conllu" else 0
     return " ".join(row[column] for row in rows if len(row) > column)

@@ -7,15 +7,13 @@ for the taggers over all sources, ``all-pos`` and ``all-ner``. `zgul.tagging.loa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from zgul.errors import ZgulError
 from zgul.files import read_json, shipped_folder
 from zgul.languages import Language, explain_group, find
 
-TaskChoice = Literal["pos", "ner", "both"]
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
-BOTH = "both"
 GENERAL = "all"  # the name of the taggers over all sources
 
 
@@ -72,11 +70,6 @@ def shipped_config(name: str) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def sources(name: str) -> list[str]:
-    """The codes of the languages that a tagger learnt from; none if it is not installed."""
-    return [str(code) for code in shipped_config(name).get("sources", ())]
-
-
 def check_task(task: str) -> str:
     if task not in TASKS:
         raise ZgulError(f"There is no task {task!r}. Choose pos, ner or both.")
@@ -84,5 +77,6 @@ def check_task(task: str) -> str:
 
 
 def _rests_on(name: str) -> str:
-    learnt = sources(name)
-    return ", ".join(find(code).name for code in learnt) if learnt else "all source languages"
+    """The languages that a tagger learnt from."""
+    codes = shipped_config(name).get("sources", ())
+    return ", ".join(find(code).name for code in codes) or "all source languages"

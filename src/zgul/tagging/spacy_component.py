@@ -15,8 +15,8 @@ from spacy.tokens import Doc, Span
 
 from zgul.corpora.sentence import Sentence
 from zgul.tagging.documents import TaggedSentence, entity_spans
-from zgul.tagging.serving import TaskChoice
-from zgul.tagging.text_tagger import TextTagger, load
+from zgul.tagging.loading import load
+from zgul.tagging.text_tagger import TextTagger
 
 
 class ZgulComponent:
@@ -64,7 +64,7 @@ def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
 
 
 def make_zgul(
-    nlp: Language, name: str, lang: str | None, task: TaskChoice | None, model: str | None, em: bool | None
+    nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None
 ) -> ZgulComponent:
     """Make the component. Its language is ``lang``, or that of the pipeline."""
     return ZgulComponent(load(lang or nlp.lang, task, model=model, em=em))

@@ -5,42 +5,43 @@ tag_file(tagger, "book.txt", "book.conllu")
 tag_files(tagger, ["texts/"], "tagged/")
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import IO
 
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import PACKINGS
+from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
-from zgul.tagging.reading import Input, InputKind, Item, TextSource, find_sources, read
-from zgul.tagging.text_tagger import TextStream, TextTagger, windows
-from zgul.tagging.unfinished import OutputFile, Start
-from zgul.tagging.writing import FORMATS, Format
+from zgul.tagging.documents import FORMATS
+from zgul.tagging.reading import KINDS, Input, Item, TextSource, find_sources, read
+from zgul.tagging.text_tagger import TextTagger
+from zgul.tagging.unfinished import OutputFile
 
 TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv")  # the format's suffix replaces these
+PANEL = "Files"
 
 Choose = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
 
 
 @dataclass(frozen=True)
-class FileSettings:
+class FileSettings(Options):
     """How files are read and written."""
 
-    form: Format = "conllu"
-    kind: InputKind = "auto"  # what the input is
-    probabilities: bool = False  # also write the probability of each tag
-    resume: bool = False  # go on with an output that was interrupted
-    force: bool = False  # replace outputs that exist
-
-    def __post_init__(self) -> None:
-        if self.form not in FORMATS:
-            raise ZgulError(f"There is no format {self.form!r}. Choose one of {', '.join(FORMATS)}.")
+    format: str = option("conllu", "Format of the output.", choices=FORMATS)
+    input: str = option(
+        "auto",
+        "What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line.",
+        choices=KINDS,
+        panel=PANEL,
+    )
+    probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.")
+    resume: bool = option(False, "Go on with an --output that was interrupted.", panel=PANEL)
+    force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def tag_file(
 
     An output that holds exactly this already is kept. One that holds anything else is refused, unless ``force``.
     """
-    sources = _sources([source])
+    sources = _find([source])
     if len(sources) != 1:
         raise ZgulError(f"{source} holds {len(sources)} files. Use tag_files.")
     return _Work(tagger, settings, sources, report).tag_file(sources[0], Path(output))
@@ -84,7 +85,7 @@ def tag_files(
 
     A file that cannot be tagged is reported with a warning, and the others are tagged all the same.
     """
-    outputs = plan_outputs(_sources(sources, Path(folder)), Path(folder), settings.form)
+    outputs = _plan_outputs(_find(sources, Path(folder)), Path(folder), settings.format)
     work = _Work(tagger, settings, list(outputs.values()), report)
     results = []
     for output, source in outputs.items():
@@ -110,39 +111,18 @@ def tag_stream(
     work = _Work(tagger, settings, sources, report)
     done = 0
     for source in sources:
-        with source.open() as opened:
-            chosen, todo = begin(tagger, opened, settings.kind)
-            done += work.write(work.texts(chosen.stream(), Start(todo, done)), sink, opened)
+        with source.open(settings.input) as opened:
+            chosen, windows = begin(tagger, opened)
+            done += work.write(work.tag(chosen, windows, done), sink, opened)
     return done
 
 
-def plan_outputs(sources: Sequence[TextSource], folder: Path, form: str) -> dict[Path, TextSource]:
-    """The output of each input below a folder: ``a/book.txt.xz`` becomes ``folder/a/book.conllu``."""
-    if folder.exists() and not folder.is_dir():
-        raise ZgulError(f"{folder} is a file. Several files are tagged into a folder.")
-    outputs: dict[Path, TextSource] = {}
-    for source in sources:
-        if not source.is_file:
-            raise ZgulError(f"The output of {source.name} needs a name. Give a file, not a folder.")
-        name = source.place.name
-        for suffixes in (PACKINGS, TEXT_SUFFIXES):
-            name = name.removesuffix(Path(name).suffix) if Path(name).suffix in suffixes else name
-        output = folder / source.place.with_name(f"{name}.{form}")
-        if output in outputs:
-            both = f"{outputs[output].name} and {source.name}"
-            raise ZgulError(f"{both} would both be written to {output}. Rename one of them.")
-        outputs[output] = source
-    return outputs
-
-
-def begin(tagger: TextTagger | Choose, opened: Input, kind: str) -> tuple[TextTagger, Iterator[list[Item]]]:
+def begin(tagger: TextTagger | Choose, opened: Input) -> tuple[TextTagger, Iterator[list[Item]]]:
     """The tagger for an input, and the windows of its sentences. What holds no text is refused before loading."""
-    if kind == "auto":
-        opened.kind()  # refuses HTML
     if not any(map(str.strip, opened.look())):
         raise ZgulError(f"{opened.name} holds no words, so there is nothing to tag.")
     chosen = tagger if isinstance(tagger, TextTagger) else tagger(opened)
-    return chosen, windows(read(opened, kind, chosen.language.code), size=len, most=chosen.window)
+    return chosen, chosen.windows(read(opened, chosen.language.code))
 
 
 class _Work:
@@ -158,38 +138,35 @@ class _Work:
         self.started = time.monotonic()
 
     def tag_file(self, source: TextSource, output: Path) -> TaggedFile:
-        file = OutputFile(output, self.settings.form, self.settings.resume, self.settings.force)
+        file = OutputFile(output, self.settings.format, self.settings.resume, self.settings.force)
         file.check()
-        with source.open() as opened:
+        done = 0
+        with source.open(self.settings.input) as opened:
             if opened.is_same_file(output):
                 raise ZgulError(f"{output} is the input, and writing would destroy it. Choose another output.")
-            chosen, todo = begin(self.tagger, opened, self.settings.kind)
-            stream = chosen.stream()
-            start = file.start(todo, lambda window, number: self.render(stream, window, number))
-            held = start.sentences
-            if held:  # what was read so far needs no tagging
+            tagger, windows = begin(self.tagger, opened)
+            left = file.skip_held(windows, lambda window: next(self.tag(tagger, [window]))[0])
+            if file.held:  # what was read so far needs no tagging
                 self.size -= opened.position
                 self.read -= opened.position
-            if start.complete:
+            if left is not None:
+                texts = self.tag(tagger, left, file.held)
+                first = list(islice(texts, 1))  # the output is opened when there is something to write
+                with file.open() as sink:
+                    done = self.write(chain(first, texts), sink, opened)
+            else:
                 self.read += opened.position
-                return TaggedFile(source.name, output, held, held)
-            texts = self.texts(stream, start)
-            first = list(islice(texts, 1))  # the output is opened when there is something to write
-            with file.open(start.size) as sink:
-                done = held + self.write(chain(first, texts), sink, opened)
-        return TaggedFile(source.name, output, done, held)
+        return TaggedFile(source.name, output, file.held + done, file.held)
 
-    def render(self, stream: TextStream, window: list[Item], number: int) -> str:
-        """Tag a window whose first sentence has this number, and lay it out as text."""
-        block, probabilities = FORMATS[self.settings.form], self.settings.probabilities
-        pairs = zip(stream.tag([item.sentence for item in window]), window, strict=True)
-        return "".join(block(tagged, n, item.block, probabilities) for n, (tagged, item) in enumerate(pairs, number))
-
-    def texts(self, stream: TextStream, start: Start) -> Iterator[tuple[str, list[Item]]]:
-        number = start.sentences + 1
-        for window in start.windows:
-            yield self.render(stream, window, number), window
-            number += len(window)
+    def tag(self, tagger: TextTagger, windows: Iterable[list[Item]], held: int = 0) -> Iterator[tuple[str, list[Item]]]:
+        """Tag windows that come after ``held`` sentences. Yields each as text in the output's format."""
+        windows, again = tee(windows)
+        sentences = ([item.sentence for item in window] for window in again)
+        form, probabilities = self.settings.format, self.settings.probabilities
+        for window, tagged in zip(windows, tagger.tag_windows(sentences, begun=held > 0), strict=True):
+            numbered = enumerate(zip(tagged, window, strict=True), start=held + 1)
+            yield "".join(one.to_text(form, n, item.block, probabilities) for n, (one, item) in numbered), window
+            held += len(window)
 
     def write(self, texts: Iterable[tuple[str, list[Item]]], sink: IO[bytes], opened: Input) -> int:
         """Write windows as they come. Returns the number of sentences."""
@@ -207,10 +184,29 @@ class _Work:
         return done
 
 
-def _sources(given: Sequence[TextSource | Path | str], leave_out: Path | None = None) -> list[TextSource]:
+def _find(given: Sequence[TextSource | Path | str], leave_out: Path | None = None) -> list[TextSource]:
     names = [source for source in given if not isinstance(source, TextSource)]
     sources = [source for source in given if isinstance(source, TextSource)]
     return sources + (find_sources(names, leave_out) if names else [])
+
+
+def _plan_outputs(sources: Sequence[TextSource], folder: Path, form: str) -> dict[Path, TextSource]:
+    """The output of each input below a folder: ``a/book.txt.xz`` becomes ``folder/a/book.conllu``."""
+    if folder.exists() and not folder.is_dir():
+        raise ZgulError(f"{folder} is a file. Several files are tagged into a folder.")
+    outputs: dict[Path, TextSource] = {}
+    for source in sources:
+        if not source.is_file:
+            raise ZgulError(f"The output of {source.name} needs a name. Give a file, not a folder.")
+        place = source.place
+        for suffixes in (PACKINGS, TEXT_SUFFIXES):
+            place = place.with_suffix("") if place.suffix in suffixes else place
+        output = folder / f"{place}.{form}"
+        if output in outputs:
+            both = f"{outputs[output].name} and {source.name}"
+            raise ZgulError(f"{both} would both be written to {output}. Rename one of them.")
+        outputs[output] = source
+    return outputs
 
 
 def _total_size(sources: Sequence[TextSource]) -> int:

@@ -6,82 +6,35 @@ and the kind of device alone, so the same text gives the same numbers to the las
 resumed.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from pathlib import Path
 from textwrap import shorten
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
-from zgul.devices import find_device
-from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.fast.engine import find_precision
 from zgul.fast.memory import release_memory
-from zgul.languages import Language, assign_group, find
+from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
-from zgul.tagging.inference_choice import Inference, choose_inference
-from zgul.tagging.loading import load_named, load_shipped
-from zgul.tagging.serving import BOTH, TASKS, Served, TaskChoice, check_task, serving
+from zgul.tagging.inference_choice import Inference
+from zgul.tagging.serving import Served
 
 FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
 MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
 FEW_WORDS = 3  # a sentence with fewer words that have letters is not worth a warning
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
-T = TypeVar("T")
-
-
-def load(
-    lang: str | Language,
-    task: TaskChoice | None = None,
-    *,
-    model: str | Path | None = None,
-    em: bool | None = None,
-    em_steps: int | None = None,
-    em_lr: float | None = None,
-    adaptive: bool | None = None,
-    weights: bool = False,
-    device: str = "cpu",
-    precision: Literal["float32", "bfloat16"] = "float32",
-) -> TextTagger:
-    """A tagger for a language.
-
-    ``task`` is ``pos``, ``ner`` or ``both``; by default it is what the language's group (or the model) was made for.
-    The shipped tagger that serves the language is used unless ``model`` names another shipped one (``"slavic-pos"``)
-    or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
-    tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` does it at a fraction of the work, for nearly the same
-    tags (default: unless steps or rate are given; False: as in the paper). ``weights`` also gives the share of each
-    source language for each word. ``device`` is cpu, cuda or auto. ``precision="bfloat16"`` is faster on a CPU or GPU
-    that multiplies in it, for nearly the same tags.
-    """
-    language = find(lang)
-    # everything is checked before the seconds that loading takes
-    changes = {name: value for name, value in (("steps", em_steps), ("lr", em_lr)) if value is not None}
-    EMConfig.from_dict(changes, "em_")
-    find_precision(precision)
-    place = str(find_device(device))
-    if model is not None:
-        taggers, served = _named(str(model), task, place, precision)
-    else:
-        taggers, served = _serving(language, task, place, precision)
-    inference = {
-        name: choose_inference(tagger, language.code, em=em, adaptive=adaptive, changes=changes)
-        for name, tagger in taggers.items()
-    }
-    return TextTagger(language, taggers, served, inference, weights)
+T = TypeVar("T", bound=Sized)
 
 
 @dataclass(frozen=True)
 class TextTagger:
-    """Tags text of one language. `load` makes them. Several threads may use one."""
+    """Tags text of one language. `zgul.load` makes them. Several threads may use one."""
 
     language: Language
     taggers: dict[str, Tagger]  # by task
@@ -98,55 +51,76 @@ class TextTagger:
         if isinstance(texts, str):
             raise ZgulError("tag_all takes many texts. For one text use tag.")
         open_texts: deque[str] = deque()  # read, but not given out yet
-        held: list[TaggedSentence] = []
+        owners: deque[int] = deque()  # for each sentence on its way: the number of its text
+
+        def sentences() -> Iterator[Sentence]:
+            for number, text in enumerate(texts):
+                whole, cut = _cut(text, self.language.code)
+                open_texts.append(whole)
+                for sentence in cut:
+                    owners.append(number)
+                    yield sentence
+
+        done: list[TaggedSentence] = []
         current = 0
-
-        def numbered() -> Iterator[tuple[int, Sentence]]:
-            for index, text in enumerate(texts):
-                open_texts.append(_whole(text))
-                for sentence in _sentences(text, self.language.code):
-                    yield index, sentence
-
-        stream = self.stream()
-        for window in windows(numbered(), size=lambda pair: len(pair[1]), most=self.window):
-            results = stream.tag([sentence for _, sentence in window])
-            for (index, _), tagged in zip(window, results, strict=True):
-                while current < index:
-                    yield Document(open_texts.popleft(), held)
-                    current, held = current + 1, []
-                held.append(tagged)
+        for tagged in self.tag_sentences(sentences()):
+            owner = owners.popleft()
+            while current < owner:
+                yield Document(open_texts.popleft(), done)
+                current, done = current + 1, []
+            done.append(tagged)
         while open_texts:
-            yield Document(open_texts.popleft(), held)
-            held = []
+            yield Document(open_texts.popleft(), done)
+            done = []
 
     def tag_sentences(self, sentences: Iterable[Sentence]) -> Iterator[TaggedSentence]:
         """Tag sentences, in order, while they come."""
-        stream = self.stream()
-        for window in windows(sentences, size=len, most=self.window):
-            yield from stream.tag(window)
+        return chain.from_iterable(self.tag_windows(self.windows(sentences)))
 
-    def stream(self) -> TextStream:
-        """Tag one text window by window."""
-        return TextStream(self)
+    def tag_windows(
+        self, windows: Iterable[Sequence[Sentence]], *, begun: bool = False
+    ) -> Iterator[list[TaggedSentence]]:
+        """Tag the windows of one text. ``begun`` says that its first ones were tagged before.
 
-    @property
-    def window(self) -> int:
-        """Words that are tagged together. A GPU needs more at once."""
+        A text of which the encoder knows too little is refused at its beginning. Further on there is one warning.
+        """
+        warned = long = False
+        for window in windows:
+            sentences = [_in_language(sentence, self.language.code) for sentence in window]
+            full = [sentence for sentence in sentences if sentence.words]
+            layers: dict[str, Iterator[Layer]] = {}
+            for task, tagger in self.taggers.items():
+                problem = "" if begun and warned else _check_script(tagger, full, begun)
+                if problem and not warned:
+                    warnings.warn(problem, ZgulWarning, stacklevel=2)
+                    warned = True
+                layers[task] = self._tag(task, full)
+            begun = True
+            long |= sum(map(len, full)) >= WINDOW
+            if long:
+                release_memory()
+            nothing = {task: Layer([], []) for task in layers}
+            yield [
+                _tagged(s, {task: next(own) for task, own in layers.items()} if s.words else nothing) for s in sentences
+            ]
+
+    def _tag(self, task: str, sentences: list[Sentence]) -> Iterator[Layer]:
+        tagger, chosen = self.taggers[task], self.inference[task]
+        predictions = tagger.predict(
+            sentences, strategy=chosen.strategy, em=chosen.em, skip_below=chosen.skip_below, weights=self.with_weights
+        )
+        return iter([_layer(prediction, tagger) for prediction in predictions])
+
+    def windows(self, items: Iterable[T]) -> Iterator[list[T]]:
+        """Cut a stream of sentences into windows. A GPU needs more words at once."""
         on_gpu = any(tagger.device.type == "cuda" for tagger in self.taggers.values())
-        return GPU_WINDOW if on_gpu else WINDOW
+        return windows(items, GPU_WINDOW if on_gpu else WINDOW)
 
     def entities(self, text: Text) -> list[dict[str, Any]]:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
-        return [
-            {
-                "entity_group": name.label,
-                "score": name.probability,
-                "word": name.text,
-                "start": name.start,
-                "end": name.end,
-            }
-            for name in self.tag(text).entities
-        ]
+        names = ("entity_group", "score", "word", "start", "end")
+        found = self.tag(text).entities
+        return [dict(zip(names, (e.label, e.probability, e.text, e.start, e.end), strict=True)) for e in found]
 
     def describe(self, task: str) -> str:
         """One line on which tagger this is and what it rests on."""
@@ -155,92 +129,13 @@ class TextTagger:
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
 
 
-class TextStream:
-    """A text on its way through a tagger, window by window."""
-
-    def __init__(self, text_tagger: TextTagger) -> None:
-        self.text_tagger = text_tagger
-        self._begun = False
-        self._warned = False  # of a script that the encoder does not know
-        self._long = False
-
-    def tag(self, sentences: Sequence[Sentence]) -> list[TaggedSentence]:
-        """Tag the next sentences of the text together."""
-        own = self.text_tagger
-        spoken = [_in_language(sentence, own.language.code) for sentence in sentences]
-        full = [sentence for sentence in spoken if sentence.words]
-        layers: dict[str, Iterator[Layer]] = {}
-        for task, tagger in own.taggers.items():
-            self._check_script(tagger, full)
-            chosen = own.inference[task]
-            predictions = tagger.predict(
-                full, strategy=chosen.strategy, em=chosen.em, skip_below=chosen.skip_below, weights=own.with_weights
-            )
-            layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
-        self._begun = True
-        self._long |= sum(map(len, full)) >= WINDOW
-        if self._long:
-            release_memory()
-        nothing = {task: Layer([], []) for task in layers}
-        return [
-            _tagged(sentence, {task: next(found) for task, found in layers.items()} if sentence.words else nothing)
-            for sentence in spoken
-        ]
-
-    def _check_script(self, tagger: Tagger, sentences: Sequence[Sentence]) -> None:
-        """Refuse text of which the encoder knows too little. Later in a text, or for single sentences, only warn."""
-        lettered = [[word for word in sentence.words if any(map(str.isalpha, word))] for sentence in sentences]
-        words = [word for sentence in lettered for word in sentence]
-        share = tagger.pieces.unknown_share(words)
-        if share > MAX_UNKNOWN and not self._begun:
-            raise ZgulError(
-                f"{_unknown(share, words)}. Text with more than {MAX_UNKNOWN:.0%} is refused, because its tags would "
-                "mean nothing. Transliterate it first, into the script of the languages that the tagger learnt from."
-            )
-        passages = [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share and not self._warned else []
-        for passage in passages:
-            share = tagger.pieces.unknown_share(passage)
-            if share > MAX_UNKNOWN:
-                self._warned = True
-                problem = f"{_unknown(share, passage)}. Its tags mean nothing (said once; there may be more of it)."
-                warnings.warn(problem, ZgulWarning, stacklevel=4)
-                return
-
-
-Taggers = tuple[dict[str, Tagger], dict[str, Served]]  # both by task
-
-
-def _named(model: str, task: str | None, device: str, precision: str) -> Taggers:
-    """The one tagger that the user named, which must be for the task."""
-    if task == BOTH:
-        raise ZgulError("A model has one task. For both tasks leave the model out.")
-    if task is not None:
-        check_task(task)
-    tagger = load_named(model, device, precision)
-    if task not in (None, tagger.task):
-        raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
-    return {tagger.task: tagger}, {tagger.task: Served(model, tagger.task, None, "it was asked for by name")}
-
-
-def _serving(language: Language, task: str | None, device: str, precision: str) -> Taggers:
-    """The shipped taggers that serve a language."""
-    if task is None:
-        group = assign_group(language)
-        task = group.task if group else "pos"
-    served = {name: serving(language, name) for name in (TASKS if task == BOTH else [check_task(task)])}
-    for one in served.values():
-        if one.warning:
-            warnings.warn(one.warning, ZgulWarning, stacklevel=3)
-    return {name: load_shipped(one.name, device, precision) for name, one in served.items()}, served
-
-
-def windows(items: Iterable[T], size: Callable[[T], int], most: int = WINDOW) -> Iterator[list[T]]:
+def windows(items: Iterable[T], most: int = WINDOW) -> Iterator[list[T]]:
     """Cut a stream into windows of about ``most`` words. The first ones are smaller."""
     limit, count = FIRST_WINDOW, 0
     window: list[T] = []
     for item in items:
         window.append(item)
-        count += max(1, size(item))
+        count += max(1, len(item))
         if count >= limit:
             yield window
             window, count, limit = [], 0, min(2 * limit, most)
@@ -248,24 +143,39 @@ def windows(items: Iterable[T], size: Callable[[T], int], most: int = WINDOW) ->
         yield window
 
 
-def _sentences(text: Text, language: str) -> Iterable[Sentence]:
+def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
+    """The whole text, and its sentences."""
     if isinstance(text, str):
         sentences = plain_text.split(text, language=language)
-        return chain((replace(first, opens="document") for first in islice(sentences, 1)), sentences)
-    if isinstance(text, Sentence):
-        return [text]
-    if spaced := next((word for word in text if any(map(str.isspace, word))), None):
-        raise ZgulError(
-            f"A list is read as the words of one sentence, but {shorten(spaced, 40)!r} has spaces in it. "
-            "For several texts use tag_all."
-        )
-    return [Sentence(list(text))]
+        return text, chain((replace(first, opens="document") for first in islice(sentences, 1)), sentences)
+    if not isinstance(text, Sentence):
+        if spaced := next((word for word in text if any(map(str.isspace, word))), None):
+            problem = f"A list is read as the words of one sentence, but {shorten(spaced, 40)!r} has spaces in it."
+            raise ZgulError(f"{problem} For several texts use tag_all.")
+        text = Sentence(list(text))
+    return text.text if text.text is not None else " ".join(text.words), [text]
 
 
 def _in_language(sentence: Sentence, code: str) -> Sentence:
     """The sentence in the tagger's language, except words that have one of their own."""
     own = sentence.word_languages
     return replace(sentence, language=code, word_languages=own and [word or code for word in own])
+
+
+def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> str:
+    """A warning if the encoder knows too little of these sentences, or of one; at the beginning of a text an error."""
+    lettered = [[word for word in sentence.words if any(map(str.isalpha, word))] for sentence in sentences]
+    words = [word for passage in lettered for word in passage]
+    share = tagger.pieces.unknown_share(words)
+    if share > MAX_UNKNOWN and not begun:
+        advice = "Transliterate it first, into the script of the languages that the tagger learnt from."
+        refused = f"Text with more than {MAX_UNKNOWN:.0%} is refused, because its tags would mean nothing."
+        raise ZgulError(f"{_unknown(share, words)}. {refused} {advice}")
+    for passage in [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share else ():
+        share = tagger.pieces.unknown_share(passage)
+        if share > MAX_UNKNOWN:
+            return f"{_unknown(share, passage)}. Its tags mean nothing (said once; there may be more of it)."
+    return ""
 
 
 def _unknown(share: float, words: list[str]) -> str:
@@ -283,29 +193,14 @@ def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
 
 
 def _tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
-    text, offsets = sentence.text, sentence.offsets
+    text, offsets, start = sentence.text, sentence.offsets, sentence.start
     if text is None or offsets is None:
         text, offsets = " ".join(sentence.words), []
         for word in sentence.words:
             begin = offsets[-1][1] + 1 if offsets else 0
             offsets.append((begin, begin + len(word)))
-    return TaggedSentence(
-        text=text,
-        words=sentence.words,
-        offsets=[(begin + sentence.start, end + sentence.start) for begin, end in offsets],
-        layers=layers,
-        language=sentence.language or "",
-        start=sentence.start,
-        opens=sentence.opens,
-    )
-
-
-def _whole(text: Text) -> str:
-    if isinstance(text, str):
-        return text
-    if isinstance(text, Sentence):
-        return text.text if text.text is not None else " ".join(text.words)
-    return " ".join(text)
+    places = [(begin + start, end + start) for begin, end in offsets]
+    return TaggedSentence(text, sentence.words, places, layers, sentence.language or "", start, sentence.opens)
 
 
 def _name(code: str) -> str:
