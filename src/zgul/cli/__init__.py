@@ -1,6 +1,7 @@
-"""The command line. Each command is a module that is imported when the command is called, and not before."""
+"""The command line. Each command is a module that is imported when the command is called, and not before.
 
-from __future__ import annotations
+``commands.toml`` says what the commands are, and has the examples of their help pages.
+"""
 
 import errno
 import importlib
@@ -8,8 +9,10 @@ import os
 import signal
 import sys
 import time
+import tomllib
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,56 +22,42 @@ from zgul import __version__
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import cache_dir
 
-# Name -> module, what the list of commands says.
-COMMANDS = {
-    "tag": ("tag_command", "Tag text: parts of speech, named entities, or both."),
-    "languages": ("languages_command", "Show who a language is, what serves it, what accuracy to expect."),
-    "relate": ("relate_command", "Show how related languages are."),
-    "evaluate": ("evaluate_command", "Score a tagger on labelled text."),
-    "export": ("export_command", "Write a tagger as ONNX, to be run without zgul."),
-    "train": ("train_command", "Train a tagger on source languages."),
-    "adapter": ("adapter_command", "Train language adapters from raw text."),
-    "data": ("data_command", "List, fetch and describe data sets."),
-    "methods": ("methods_command", "Show every method of the paper."),
-    "experiment": ("experiment_command", "Run the paper's experiments."),
-    "report": ("report_command", "Write the report on the experiments."),
-    "compare": ("compare_command", "Compare two systems: bootstrap and McNemar's test."),
-}
-SETTINGS = {"help_option_names": ["-h", "--help"]}
+COMMANDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def new_app(help: str | None = None) -> typer.Typer:
-    """An app for a command's module, with the settings that all commands share."""
-    return typer.Typer(
-        help=help,
-        no_args_is_help=help is not None,
-        add_completion=False,
-        rich_markup_mode="markdown",
-        context_settings=SETTINGS,
-    )
+def new_app(help: str | None = None, **settings: Any) -> typer.Typer:
+    """An app with the settings that all commands share. ``help`` is for groups of commands."""
+    settings |= {"add_completion": False, "rich_markup_mode": "markdown"}
+    names = {"help_option_names": ["-h", "--help"]}
+    return typer.Typer(help=help, no_args_is_help=help is not None, context_settings=names, **settings)
 
 
 class LazyCommand(TyperCommand):
     """A command that is imported when it is called. The list of commands needs its help text alone."""
 
-    def __init__(self, name: str) -> None:
-        self.module, text = COMMANDS[name]
-        super().__init__(name, help=text)
-
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.module}").app)
+        command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.name}_command").app)
+        _add_examples(command, str(self.name))
         return command.make_context(info_name, args, parent, **extra)
+
+
+def _add_examples(command: Any, name: str) -> None:
+    for part, inner in getattr(command, "commands", {}).items():
+        _add_examples(inner, f"{name} {part}")
+    if examples := COMMANDS.get(name, {}).get("examples"):
+        command.help += "\n\nExamples:\n\n" + "\n\n".join(f"`{example}`" for example in examples)
 
 
 class Commands(TyperGroup):
     """All commands. What ends one early is handled here, because typer would end it silently, or as failed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return [name for name, about in COMMANDS.items() if "help" in about]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return LazyCommand(cmd_name) if cmd_name in COMMANDS else None
+        known = cmd_name in self.list_commands(ctx)
+        return LazyCommand(cmd_name, help=COMMANDS[cmd_name]["help"]) if known else None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -97,15 +86,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-app = typer.Typer(
-    name="zgul",
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    help="Tag text in languages that no pretrained model has seen.",
-    context_settings=SETTINGS,
-)
+app = new_app("Tag text in languages that no pretrained model has seen.", name="zgul", cls=Commands)
 
 
 def _show_version(value: bool) -> None:
@@ -125,7 +106,10 @@ def _root(
 
 def main() -> None:
     """Entry point. A user's mistake becomes one clear line and exit code 2; our own a line and a report."""
-    _open_closed_streams()
+    # standard streams that the caller closed (``<&-``) get a place to go
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     warnings.showwarning = _show_warning
     signal.signal(signal.SIGTERM, _stop)  # ends like Ctrl-C: what is finished is kept
     try:
@@ -139,15 +123,9 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("ZGUL_DEBUG"):
             raise
-        print(f"zgul: this should not have happened: {_one_line(error)}. {_report(error)}", file=sys.stderr)
+        cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        print(f"zgul: this should not have happened: {cause}. {_save_traceback(error)}", file=sys.stderr)
         sys.exit(1)
-
-
-def _open_closed_streams() -> None:
-    """Give standard streams that the caller closed (``<&-``) a place to go."""
-    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
@@ -159,11 +137,7 @@ def _stop(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-
-
-def _report(error: Exception) -> str:
+def _save_traceback(error: Exception) -> str:
     """Write the traceback to a file; say where it is."""
     path = cache_dir() / "errors" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:

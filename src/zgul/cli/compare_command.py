@@ -1,18 +1,18 @@
 """``zgul compare``: is one system better than another, or is it chance?"""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from zgul.cli import new_app
+from zgul.cli.printing import AsJson, make_table, new_console, print_json
 from zgul.paper.comparison import RunComparison, compare_runs
 
 app = new_app()
+HEADINGS = ["", "words", "first F1", "second F1", "difference", "from", "to"]
+HEADINGS += ["only first right", "only second right", "McNemar p"]
 
 
 @app.command()
@@ -23,7 +23,7 @@ def compare(
     task: Annotated[str, typer.Option(help="Which tags of a file: pos or ner.")] = "pos",
     samples: Annotated[int, typer.Option(min=1, help="Number of bootstrap samples.")] = 1000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two systems on the same sentences: F1 with a bootstrap interval of the difference, and McNemar's test.
 
@@ -31,35 +31,24 @@ def compare(
     `zgul experiment export`, RUN the first characters of a run's hash or its whole name, and ROW the paper's row if a
     run has several ("ZGUL w/o EM"). Or it is a tagged file (.conllu, .tsv, .txt, also compressed), with the right tags
     in --gold.
-
-    Examples:
-
-    `zgul compare out:3fa9c1 out:77b0e2:CPG`
-
-    `zgul compare "out:3fa9c1:ZGUL" "out:3fa9c1:ZGUL w/o EM"`
-
-    `zgul compare ours.conllu theirs.conllu --gold test.conllu --task pos`
     """
     result = compare_runs(first, second, gold=gold, task=task, samples=samples, confidence=confidence)
     if as_json:
-        print(json.dumps(asdict(result), ensure_ascii=False, indent=1))
+        print_json(asdict(result))
     else:
         _show(result)
 
 
 def _show(result: RunComparison) -> None:
-    heads = ["", "words", "first F1", "second F1", "difference", f"{result.confidence:.0%} interval"]
-    heads += ["only first right", "only second right", "McNemar p"]
-    table = Table(box=None, pad_edge=False)
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="right" if number else "left", no_wrap=number in (0, 4, 5))
+    rows = []
     for row in result.rows:
         f1 = (f"{row.first_f1:.1f}", f"{row.second_f1:.1f}")
-        spread = (f"{row.difference:+.1f}", f"{row.low:+.1f} to {row.high:+.1f}")
+        spread = (f"{row.difference:+.1f}", f"{row.low:+.1f}", f"{row.high:+.1f}")
         right = (f"{row.only_first_right:,}", f"{row.only_second_right:,}")
         p = "< 0.0001" if row.p < 0.0001 else f"{row.p:.4f}"
-        table.add_row(row.language, f"{row.words:,}", *f1, *spread, *right, p)
-    console = Console(highlight=False)
+        rows.append((row.language, f"{row.words:,}", *f1, *spread, *right, p))
+    console = new_console()
     console.print(f"first:  {result.first}\nsecond: {result.second}", markup=False, soft_wrap=True)
-    console.print(table)
-    console.print(f"{result.verdict} (Intervals by {result.samples:,} bootstrap samples of sentences.)", markup=False)
+    console.print(make_table(HEADINGS, rows))
+    samples = f"{result.confidence:.0%} intervals by {result.samples:,} bootstrap samples of sentences"
+    console.print(f"{result.verdict} ({samples}.)", markup=False)

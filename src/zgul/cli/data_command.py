@@ -1,20 +1,17 @@
 """``zgul data``: list the catalogue of datasets, fetch datasets, and measure a data folder."""
 
 import contextlib
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
+from zgul.cli.printing import AsJson, make_table, new_console, print_json
 from zgul.cli.progress_bars import ProgressBars
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
@@ -26,14 +23,23 @@ from zgul.languages import find
 
 app = new_app("Find, fetch and measure the labelled data of the paper.")
 
+WIDTH = 100  # in a pipe
 GroupOption = Annotated[str | None, typer.Option(help="germanic, slavic, african or indo-aryan.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HEADINGS = {"known_checksums": "SHA-256", "types": "Distinct", "overlap": "Overlap %", "test_tags": "Test tags"}
 TRUST = {
     "catalogue": "SHA-256 as in the catalogue",
     "earlier fetch": "SHA-256 as at the first fetch",
     "first fetch": f"no SHA-256 in the catalogue: trusted on first fetch, recorded in {MANIFEST}",
 }
+ABOUT_SPLITS = (
+    "A target's own training data become the split `few`. SHA-256: how many files have one in the catalogue. The "
+    "others are trusted on first fetch, and must stay the same from then on.\n"
+    "Fetch with: zgul data fetch NAME --output DIR"
+)
+ABOUT_OVERLAP = (
+    "Overlap: per cent of the running words of a test file that also occur, spelt the same, in the training data of "
+    "its group's sources. Paper: the number in its appendix."
+)
 
 
 @app.command("list")
@@ -41,35 +47,24 @@ def list_datasets(
     group: GroupOption = None,
     task: Annotated[str | None, typer.Option(help="pos or ner.")] = None,
     lang: Annotated[str | None, typer.Option(help="Code or name of a language.")] = None,
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
-    """List the paper's datasets: name, language, release, licence, splits.
-
-    Examples:
-
-        zgul data list --group germanic
-
-        zgul data list --lang Faroese --json
-    """
+    """List the paper's datasets: name, language, release, licence, splits."""
     datasets = catalogue.select(group, task, find(lang).code if lang else None)
     if not datasets:
         raise ZgulError("No dataset of the catalogue matches. `zgul data list` shows all.")
     if as_json:
-        print(json.dumps([dataset.to_dict() for dataset in datasets], ensure_ascii=False, indent=1))
+        print_json([dataset.to_dict() for dataset in datasets])
         return
-    console = _console()
+    console = new_console(piped=WIDTH)
     for name in [group.lower()] if group else dict.fromkeys(name for dataset in datasets for name in dataset.groups):
         rows = [dataset for dataset in datasets if name in dataset.groups]
         fields = "name language role release splits known_checksums licence"
-        console.print(_table(f"{name} {rows[0].task.upper()}", rows, fields))
+        console.print(_table(f"{name} {rows[0].task.upper()}", rows, fields), "")
     for note in dict.fromkeys(dataset.note for dataset in datasets if dataset.note):
         first, *more = (dataset.name for dataset in datasets if dataset.note == note)
         console.print(f"{first.split('/')[0]}/*: {note}." if more else f"{first}: {note}.")
-    console.print(
-        "A target's own training data become the split `few`. SHA-256: how many files have one in the catalogue. "
-        "The others are trusted on first fetch, and must stay the same from then on.\n"
-        "Fetch with: zgul data fetch NAME --output DIR"
-    )
+    console.print(ABOUT_SPLITS)
     if not (group or task or lang):
         console.print("", *catalogue.REFERENCES, sep="\n")
 
@@ -87,14 +82,6 @@ def fetch(
     """Fetch datasets and lay them out as DIR/TASK/LANG/SPLIT.tsv, for use with `--data DIR`.
 
     An interrupted download continues, also in a later run. Files that are already there are not fetched again.
-
-    Examples:
-
-        zgul data fetch ud/fo_oft
-
-        zgul data fetch 'masakhaner/*' --output data
-
-        zgul data fetch --group slavic --output data
     """
     options = DownloadOptions.from_dict(given)
     result = fetch_datasets(names or (), group=group, release=release, data_dir=output, mirror=mirror, options=options)
@@ -109,59 +96,43 @@ def fetch(
 @app.command("stats")
 def show_stats(
     data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with pos/LANG/SPLIT.tsv and the like.")],
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure a data folder: sentences, words, scripts, tags, overlap with the sources.
-
-    Examples:
-
-        zgul data stats ../shared/data
-
-        zgul data stats data --json
-    """
+    """Measure a data folder: sentences, words, scripts, tags, overlap with the sources."""
     with ProgressBars(transient=True) as bars:
         statistics = measure(data_dir, bars)
     if as_json:
-        print(json.dumps(asdict(statistics), ensure_ascii=False, indent=1))
+        print_json(asdict(statistics))
     else:
         _print_statistics(statistics)
 
 
 def _print_statistics(statistics: Statistics) -> None:
-    console = _console()
+    console = new_console(piped=WIDTH)
     for task in TASKS:
         if splits := [row for row in statistics.splits if row.task == task]:
-            console.print(_table(f"{task.upper()} files", splits, "language split sentences words types script tags"))
+            fields = "language split script tags sentences words types"
+            console.print(_table(f"{task.upper()} files", splits, fields), "")
     if statistics.groups:
-        fields = "group task sources train paper_train dev paper_dev test_tags"
-        console.print(_table("Groups: sentences of their sources together", statistics.groups, fields))
+        fields = "group task sources test_tags train paper_train dev paper_dev"
+        console.print(_table("Groups: sentences of their sources together", statistics.groups, fields), "")
     for group in statistics.groups:
         if group.missing:
             missing = ", ".join(_cell("language", code) for code in group.missing)
             console.print(f"{group.group}: no training data here for {missing}.\n")
     if statistics.targets:
         fields = "language group script paper_script sentences paper_sentences overlap paper_overlap"
-        console.print(_table("Targets: their test files", statistics.targets, fields))
-        overlap = "per cent of the running words of a test file that also occur, spelt the same, in the training data"
-        console.print(f"Overlap: {overlap} of its group's sources. Paper: the number in its appendix.")
-
-
-def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 100)  # rich's own width is 80 in a pipe
+        console.print(_table("Targets: their test files", statistics.targets, fields), "")
+        console.print(ABOUT_OVERLAP)
 
 
 def _table(title: str, rows: Sequence[object], fields: str) -> Table:
-    """A table of these fields of each row. Numbers are aligned to the right, the paper's values are dim."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for field in fields.split():
-        numbers = all(isinstance(getattr(row, field), int | float | None) for row in rows)
-        paper = field.startswith("paper_")
-        heading = "Paper" if paper else HEADINGS.get(field, field.capitalize())
-        style = "dim" if paper else ""
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", style=style)
-    for row in rows:
-        table.add_row(*(_cell(field, getattr(row, field)) for field in fields.split()))
-    return table
+    """A table of these fields of each row. Numbers come last."""
+    names = fields.split()
+    numbers = [name for name in names if all(isinstance(getattr(row, name), int | float | None) for row in rows)]
+    headings = ["Paper" if name.startswith("paper_") else HEADINGS.get(name, name.capitalize()) for name in names]
+    cells = [[_cell(name, getattr(row, name)) for name in names] for row in rows]
+    return make_table(headings, cells, words=len(names) - len(numbers), title=title)
 
 
 def _cell(field: str, value: Any) -> str:

@@ -8,12 +8,11 @@ import typer
 
 from zgul import corpora
 from zgul.cli import new_app
-from zgul.cli.printing import make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_json
 from zgul.cli.progress_bars import ProgressBars
 from zgul.cli.shared_options import (
     EM,
     Adaptive,
-    AsJson,
     Device,
     LanguageName,
     ModelName,
@@ -57,16 +56,6 @@ def command(
     """Score a tagger on labelled text: accuracy, seqeval's F1 as the paper uses it, every class, frequent mistakes.
 
     Shipped taggers are scored with adaptive EM, as `zgul tag` runs them; others with EM as they were tuned.
-
-    Examples:
-
-    `zgul evaluate --task pos --lang fo --data test.conllu`
-
-    `zgul evaluate --model out/germanic --lang fo --data DIR --no-em --json`
-
-    `zgul evaluate --model all-pos --lang fo --data DIR`
-
-    `zgul evaluate --model out/madx --lang fo --data DIR --strategy uniform`
     """
     EMConfig.from_dict(changes, "em_")  # everything is checked before the seconds that loading takes
     if decode is not None:

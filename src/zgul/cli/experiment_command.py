@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
+from zgul.cli.printing import make_table, new_console
 from zgul.cli.progress_bars import ProgressBars
 from zgul.devices import find_device
 from zgul.errors import ZgulError
@@ -23,6 +22,11 @@ from zgul.paper.protocol import Protocol, chosen_protocol
 from zgul.paper.store import DONE
 
 app = new_app("Run the paper's experiments.")
+ONLY = """Parts, groups, methods or targets; slashes join conditions: few-shot/germanic. Repeat the option, or separate
+values with commas."""
+JOBS = "Processes side by side; 0: this one [default: GPU 6, CPU 1]."
+SAME_CODE = "Count finished runs although the code has changed since."
+SENTENCES = "Include the words of the test files; not every licence allows it."
 
 
 @app.command("paper")
@@ -32,38 +36,18 @@ def paper(
     given: dict[str, Any],
     inputs: dict[str, Any],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; it may hold some.")],
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Parts, groups, methods or targets; slashes join conditions: few-shot/germanic. Repeat the option, or "
-            "separate values with commas."
-        ),
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help=ONLY)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="All methods on one group and little data.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its time; run nothing.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=0, help="Processes side by side; 0: this one [default: GPU 6, CPU 1].")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=0, help=JOBS)] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start goes on.")] = None,
-    same_code: Annotated[
-        bool, typer.Option("--same-code", help="Count finished runs although the code has changed since.")
-    ] = False,
+    same_code: Annotated[bool, typer.Option("--same-code", help=SAME_CODE)] = False,
 ) -> None:
     """Run the paper's evaluation by all methods, groups and seeds.
 
     Its parts are tuning, zero-shot, variants, few-shot and unlabelled. What is finished is never repeated, and what was
     killed goes on: start the same command again. A run that fails is recorded and does not stop the others.
     `zgul report DIR` shows the results.
-
-    Examples:
-
-    `zgul experiment paper --data DIR --output results --dry-run`
-
-    `zgul experiment paper --data DIR --output quick --quick`
-
-    `zgul experiment paper --data DIR --output results --only zero-shot/germanic --seeds 0 --jobs 4`
-
-    `zgul experiment paper --data DIR --output xlmr --encoder xlm-roberta-base --adapters {lang}/wiki@ukp`
     """
     if output.exists() and not output.is_dir():
         raise ZgulError(f"{output} is a file. --output is a folder.")
@@ -93,16 +77,9 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")],
     file: Annotated[Path, typer.Argument(help="FILE.json, FILE.json.gz or FILE.json.xz")],
     data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data sets.")] = None,
-    sentences: Annotated[
-        bool, typer.Option(help="Include the words of the test files; not every licence allows it.")
-    ] = True,
+    sentences: Annotated[bool, typer.Option(help=SENTENCES)] = True,
 ) -> None:
-    """Write all results as one file, from which every table and figure can be made again.
-
-    Example:
-
-    `zgul experiment export results results.json.gz --data DIR`
-    """
+    """Write all results as one file, from which every table and figure can be made again."""
     export_results(folder, file, data, sentences=sentences)
     print(f"Written to {file}. Next: zgul report {shlex.quote(str(file))} --output DIR")
 
@@ -111,18 +88,15 @@ def _show_plan(experiment: Experiment, workers: int) -> None:
     runs, store = experiment.plan(), experiment.store()
     done = {run.hash for run in store.runs(status=DONE)} if store is not None else set()
     estimate = Estimate(experiment.inputs, experiment.protocol, store)
-    lines: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
+    alike: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        lines[run.part, run.group, run.method].append(run)
-    table = Table(title="Plan", title_justify="left")
-    for name in ("part", "group", "method"):
-        table.add_column(name)
-    for name in ("runs", "done", "time left"):
-        table.add_column(name, justify="right")
-    for (part, group, method), alike in sorted(lines.items(), key=lambda item: PARTS.index(item[0][0])):
-        left = [run for run in alike if run.hash not in done]
-        table.add_row(part, group, method, str(len(alike)), str(len(alike) - len(left)), _time(estimate.total(left)))
-    Console(highlight=False).print(table)
+        alike[run.part, run.group, run.method].append(run)
+    rows = []
+    for names, same in sorted(alike.items(), key=lambda item: PARTS.index(item[0][0])):
+        left = [run for run in same if run.hash not in done]
+        rows.append((*names, len(same), len(same) - len(left), _time(estimate.total(left))))
+    headings = ("part", "group", "method", "runs", "done", "time left")
+    new_console().print(make_table(headings, rows, words=3, title="Plan"))
     left = [run for run in runs if run.hash not in done]
     print(f"{len(runs)} runs, {len(runs) - len(left)} done. With {workers or 1} processes side by side about")
     print(f"{_time(estimate.total(left, workers))} are left, by runs that were measured here and otherwise roughly.")

@@ -23,14 +23,7 @@ def export(
     model: ModelName = None,
     strategy: Annotated[str | None, typer.Option(help="Another way to infer, without EM: see zgul methods.")] = None,
 ) -> None:
-    """Write a tagger as ONNX, to be run with onnxruntime and tokenizers alone. Without entropy minimisation.
-
-    Examples:
-
-    `zgul export --lang fo --task pos --onnx faroese`
-
-    `zgul export --lang luo --model out/african --onnx luo && python luo/tag.py Grace odhi Kisumu`
-    """
+    """Write a tagger as ONNX, to be run with onnxruntime and tokenizers alone. Without entropy minimisation."""
     if task == "both":
         raise ZgulError("An ONNX file has one task: --task pos or --task ner.")
     console = Console(stderr=True, highlight=False)

@@ -1,35 +1,129 @@
 """``zgul languages``: who a language is, which taggers serve it, what accuracy to expect."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from zgul.cli import languages_page, new_app
+from zgul.cli import new_app
+from zgul.cli.printing import AsJson, make_table, new_console, print_json, similarity_colour
+from zgul.languages import GROUPS, find
+from zgul.tagging.language_profile import LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
+from zgul.tagging.serving import TASKS
 
 app = new_app()
+NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."
 
 
 @app.command()
 def languages(
-    language: Annotated[
-        str | None,
-        typer.Argument(help="Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    language: Annotated[str | None, typer.Argument(help=NAMES)] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect.
-
-    Examples:
-
-    `zgul languages`
-
-    `zgul languages fo`
-
-    `zgul languages "Swiss German" --json`
-    """
+    """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect."""
     if language is None:
-        languages_page.show_paper_languages(as_json)
+        rows = paper_languages()
+        if as_json:
+            print_json([asdict(row) for row in rows])
+        else:
+            _show_paper_languages(rows)
+        return
+    profile = describe(language)
+    if as_json:
+        print_json(asdict(profile))
     else:
-        languages_page.show_language(language, as_json)
+        _show_profile(profile)
+
+
+def _show_profile(profile: LanguageProfile) -> None:
+    console = new_console()
+    title = Text(profile.language.name, style="bold")
+    if profile.language.autonym not in (None, profile.language.name):
+        title.append(f"  {profile.language.autonym}", style="not bold")
+    console.print(title)
+    console.print(_sheet(_identity(profile)))
+    console.print("\nRelatedness to the source languages", style="bold")
+    console.print(_similarities(profile))
+    console.print("\nServed by", style="bold")
+    console.print(_sheet(_service(profile)))
+
+
+def _show_paper_languages(languages: Sequence[PaperLanguage]) -> None:
+    rows: list[Sequence[object]] = []
+    group = role = ""
+    for one in languages:
+        if one.group != group:
+            rows.append((Text(one.group, style="bold"), "", Text(TASKS[one.task], style="dim")))
+            role = ""
+        label, own = f"  {one.role}s" if one.role != role else "", one.language
+        rows.append((label, own.code, own.name, own.autonym or "", own.scripts[0], one.most_related or ""))
+        group, role = one.group, one.role
+    console = new_console(at_least=80)
+    console.print(make_table(("", "code", "language", "own name", "script", "nearest"), rows, words=6))
+    console.print("\nA tagger learns from the sources of a group and tags its targets:", style="dim")
+    for name, taggers in {row.group: row.taggers for row in languages if row.role == "target"}.items():
+        by_task = "; ".join(f"{TASKS[task]} by {tagger}" for task, tagger in taggers.items())
+        console.print(f"  {name}: {by_task}", style="dim")
+    console.print("Any other language: zgul languages NAME", style="dim")
+
+
+def _sheet(rows: Sequence[tuple[str, str]]) -> Table:
+    sheet = Table.grid(padding=(0, 2, 0, 0))
+    sheet.add_column(style="dim")
+    for key, value in rows:
+        sheet.add_row(f"  {key}", value)
+    return sheet
+
+
+def _identity(profile: LanguageProfile) -> list[tuple[str, str]]:
+    language = profile.language
+    codes = f"{language.code} (ISO 639-1), " if language.code != language.iso3 else ""
+    private = "qaa" <= language.iso3 <= "qtz"
+    codes += f"{language.iso3} ({'private use, not ISO 639' if private else 'ISO 639-3'})"
+    scripts = zip(language.script_names, language.scripts, strict=True)
+    features = "its own, of URIEL"
+    if profile.features_of != language.code:
+        features = f"URIEL has none; those of its closest relative {find(profile.features_of)} are used"
+    return [
+        ("codes", codes),
+        ("family", " › ".join(language.family) or "none known"),
+        ("script", ", ".join(f"{name} ({code})" for name, code in scripts) or "not known"),
+        ("spoken in", ", ".join(part for part in (language.territory_name, language.area) if part) or "not known"),
+        ("features", features),
+    ]
+
+
+def _similarities(profile: LanguageProfile) -> Table:
+    rows = []
+    for source, values in profile.similarity.items():
+        groups = [group.name for group in GROUPS.values() if source in group.sources]
+        average = values["average"]
+        bar = Text(f"{average:.2f} {'█' * round(10 * average):░<10}", style=similarity_colour(average))
+        others = [f"{values[kind]:.2f}" for kind in ("genetic", "syntactic")]
+        rows.append((f"  {find(source)}", bar, *others, "every group" if len(groups) > 1 else groups[0]))
+    return make_table(("  source", "average", "genetic", "syntactic", "group"), rows, words=5)
+
+
+def _service(profile: LanguageProfile) -> list[tuple[str, str]]:
+    nearest = find(profile.most_related)
+    group, reason = profile.assignment.group, profile.assignment.reason
+    bank = f"none is related; the least distant source is {nearest}"
+    if group:
+        bank = f"{', '.join(str(find(code)) for code in group.sources)}: the group's bank; most related is {nearest}"
+    rows = [("group", f"{group.name if group else 'none'}: {reason}"), ("adapters", bank)]
+    for tagger in profile.taggers:
+        missing = "" if tagger.installed else " (not installed)"
+        rows.append((TASKS[tagger.task], f"{tagger.name}: {tagger.reason}{missing}"))
+        rows.append(("", _accuracy(tagger)))
+    return rows
+
+
+def _accuracy(tagger: ServingTagger) -> str:
+    if tagger.expected:
+        return f"expect an F1 of about {tagger.expected.f1:.0f}: {tagger.expected.note}"
+    if tagger.warning:
+        return "expect little: nothing that this tagger learnt from is closely related"
+    return "the accuracy is not known: no related language was measured"

@@ -1,11 +1,15 @@
-"""What all commands print alike: JSON, tables, progress."""
+"""What all commands print alike: JSON, tables, similarities."""
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
 def print_json(value: object) -> None:
@@ -13,25 +17,28 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def new_console(piped: int = 80) -> Console:
-    """A console on standard output, ``piped`` characters wide where that is no terminal."""
+def new_console(*, piped: int = 80, at_least: int = 0) -> Console:
+    """A console on standard output. ``piped`` is its width where that is no terminal.
+
+    With ``at_least`` values are never cut off: a table wider than the screen is left to the terminal to wrap.
+    """
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=piped)
+    return Console(highlight=False, width=max(console.width if console.is_terminal else piped, at_least))
 
 
 def make_table(
-    headings: Iterable[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    words: int = 1,
-    title: str | None = None,
-    no_wrap: bool = False,
+    headings: Iterable[str], rows: Iterable[Sequence[object]], *, words: int = 1, title: str | None = None
 ) -> Table:
     """A table without lines. The first ``words`` columns are aligned to the left, the others, numbers, to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < words else "right", overflow="fold", no_wrap=no_wrap)
     table.header_style = "dim"
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < words else "right", overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
     return table
+
+
+def similarity_colour(value: float) -> str:
+    """From blue (unrelated) over yellow to red (alike)."""
+    return ("blue", "cyan", "green", "yellow", "red")[min(int(value * 5), 4)]

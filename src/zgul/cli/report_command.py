@@ -11,13 +11,12 @@ from zgul.errors import ZgulError
 from zgul.paper.report import FORMATS, write_report
 
 app = new_app()
+RESULTS = "Folder of zgul experiment paper, or file of zgul experiment export."
 
 
 @app.command()
 def report(
-    results: Annotated[
-        Path, typer.Argument(help="Folder of zgul experiment paper, or file of zgul experiment export.")
-    ],
+    results: Annotated[Path, typer.Argument(help=RESULTS)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
     formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
     data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
@@ -28,19 +27,11 @@ def report(
 
     DIR/index.html needs no other file; a page for each language lies beside it. DIR/report.md, DIR/latex and
     DIR/figures hold the same for papers. HTML and figures need matplotlib: pip install 'zgul[plots]'.
-
-    Examples:
-
-    `zgul report out --data DIR --output report`
-
-    `zgul report results.json.gz --output report --format md,latex`
-
-    `zgul report out --output report --earlier "cut protocol=old.json.gz" --label "whole protocol"`
     """
     before = {}
     for item in earlier or []:
-        name, equals, place = item.partition("=")
-        if not (name and equals and place):
+        name, _, place = item.partition("=")
+        if not (name and place):
             raise ZgulError(f"--earlier takes NAME=RESULTS, not {item!r}.")
         before[name] = Path(place)
     names = [name.strip() for name in formats.split(",") if name.strip()]

@@ -52,4 +52,3 @@ Adaptive = Annotated[
         rich_help_panel=EM_PANEL,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]

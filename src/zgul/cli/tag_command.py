@@ -53,20 +53,7 @@ def tag(
     device: Device = "cpu",
     precision: Precision = "float32",
 ) -> None:
-    """Tag text: parts of speech, named entities, or both.
-
-    Examples:
-
-        zgul tag --lang fo "Hetta er ein lítil roynd."
-
-        zgul tag --lang fo book.txt > book.conllu
-
-        cat news.txt | zgul tag --lang luo --task ner --format json
-
-        zgul tag --lang hsb texts/ --output tagged/
-
-        zgul tag --lang auto --weights "Der Hund het de Chatz gseh."
-    """
+    """Tag text: parts of speech, named entities, or both."""
     if not lang:
         raise ZgulError("Say which language the text is in: --lang fo, --lang Faroese, or --lang auto to guess.")
     streams = output in ("-", "/dev/stdout")

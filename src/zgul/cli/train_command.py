@@ -1,18 +1,16 @@
 """``zgul train``: train a method of the paper on the sources of a group."""
 
-from __future__ import annotations
-
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
+from zgul.cli.printing import make_table, new_console
 from zgul.cli.progress_bars import ProgressBars
 from zgul.errors import ZgulError
 from zgul.files import write_json
@@ -24,8 +22,9 @@ from zgul.training.config import TrainingConfig
 from zgul.training.trainer import CHECKPOINT
 
 app = new_app()
-FILES = "Files"
 INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()["options"].declared())  # by --set
+LEFT_OUT = "Train once without each source, and score it as unseen."
+file_option = partial(typer.Option, rich_help_panel="Files")
 
 
 @app.command()
@@ -33,49 +32,20 @@ INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()[
 def train(
     given: dict[str, Any],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder for the tagger [default: out/GROUP-METHOD].", rich_help_panel=FILES
-        ),
+        Path | None, file_option("--output", "-o", help="Folder for the tagger [default: out/GROUP-METHOD].")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with options; the command line wins.", rich_help_panel=FILES)
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint in --output.", rich_help_panel=FILES)
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what is in --output.", rich_help_panel=FILES)
-    ] = False,
-    save_encoder: Annotated[
-        bool, typer.Option("--save-encoder", help="Put the encoder into the folder, too.", rich_help_panel=FILES)
-    ] = False,
-    bits: Annotated[
-        int,
-        typer.Option(help="Bits per saved number: 32, 16, or 9 for a small tagger.", rich_help_panel=FILES),
-    ] = 32,
-    leave_one_out: Annotated[
-        bool, typer.Option("--leave-one-out", help="Train once without each source, and score it as unseen.")
-    ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Set any option by its name, such as options.combine=max."),
-    ] = None,
+    config: Annotated[Path | None, file_option(help="YAML file with options; the command line wins.")] = None,
+    resume: Annotated[bool, file_option("--resume", help="Go on from the checkpoint in --output.")] = False,
+    overwrite: Annotated[bool, file_option("--overwrite", help="Replace what is in --output.")] = False,
+    save_encoder: Annotated[bool, file_option("--save-encoder", help="Put the encoder into the folder, too.")] = False,
+    bits: Annotated[int, file_option(help="Bits per saved number: 32, 16, or 9 for a small tagger.")] = 32,
+    leave_one_out: Annotated[bool, typer.Option("--leave-one-out", help=LEFT_OUT)] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Set any option: options.combine=max.")] = None,
 ) -> None:
     """Train a tagger on source languages. The defaults are the paper's.
 
     Every option can also stand in a YAML file for --config; the resolved ones are saved as train.yaml beside the model.
     Ctrl-C leaves a checkpoint, and `zgul train --output DIR --resume` goes on from it.
-
-    Examples:
-
-    `zgul train --method zgul --group germanic --data DIR`
-
-    `zgul train --method sft-m --group african --data DIR --output out/sft --noise 0.5 --label-set-per-corpus`
-
-    `zgul train --group slavic --data DIR --leave-one-out --limit 2000`
-
-    `zgul train --config out/germanic/train.yaml --set options.combine=max --seed 1 --output out/max`
     """
     if output is None and not leave_one_out:
         if "group" not in given:
@@ -83,43 +53,36 @@ def train(
         output = Path("out") / f"{given['group']}-{given.get('method', 'zgul')}"
     begun = output / (run.LEAVE_ONE_OUT if leave_one_out else run.CONFIG) if resume and output is not None else None
     base = config or (begun if begun is not None and begun.is_file() else None)
-    chosen = TrainingConfig.from_dict(merge(read_yaml(base) if base is not None else {}, given, settings or []))
+    chosen = TrainingConfig.from_dict(_merge(read_yaml(base) if base is not None else {}, given, settings or []))
     saving = run.Saving(resume, overwrite, save_encoder, bits)
     if leave_one_out:
         _leave_one_out(chosen, output, saving)
-    else:
-        assert output is not None
+    elif output is not None:
         _train(chosen, output, saving)
 
 
-def merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """The values of a file, then those of options, then those of --set. Later ones win."""
-    values = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
-    if "group" in given:  # a group brings its own task and sources
-        values = {name: value for name, value in values.items() if name not in ("task", "sources", "leave_out")}
-    pairs = [(name, value) for name, value in given.items() if not isinstance(value, dict)]
-    pairs += [
-        (f"{group}.{name}", value)
-        for group, inner in given.items()
-        if isinstance(inner, dict)
-        for name, value in inner.items()
-    ]
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise ZgulError(f"--set takes NAME=VALUE, such as options.combine=max, not {setting!r}.")
-        try:
-            pairs.append((name.strip(), yaml.safe_load(text)))
-        except (yaml.YAMLError, ValueError) as error:
-            raise ZgulError(f"--set {setting}: the value cannot be read.") from error
-    for name, value in pairs:
-        outer, dot, inner = name.partition(".")
-        if dot:
-            group = values.get(outer)
-            values[outer] = {**(group if isinstance(group, dict) else {}), inner: value}
-        else:
-            values[name] = value
+    implied = ("task", "sources", "leave_out") if "group" in given else ()  # a group brings its own
+    values = {name: value for name, value in base.items() if name not in implied}
+    for changes in (given, *map(_parse_setting, settings)):
+        for name, value in changes.items():
+            before = values.get(name)
+            values[name] = {**before, **value} if isinstance(value, dict) and isinstance(before, dict) else value
     return values
+
+
+def _parse_setting(setting: str) -> dict[str, Any]:
+    """``options.combine=max`` as the values that it sets."""
+    name, equals, text = setting.partition("=")
+    if not equals:
+        raise ZgulError(f"--set takes NAME=VALUE, such as options.combine=max, not {setting!r}.")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ZgulError(f"--set {setting}: the value cannot be read.") from error
+    outer, dot, inner = name.strip().partition(".")
+    return {outer: {inner: value} if dot else value}
 
 
 def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
@@ -142,17 +105,15 @@ def _how_to_go_on(output: Path | None, saving: run.Saving, more: str = "") -> st
 def _show(tagger: Tagger, output: Path) -> None:
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
-    print(
-        f"F1 on the sources' dev sets: {about['dev_f1']:.1f} ({about['steps']} steps, {about['seconds']:.0f} seconds)"
-    )
+    cost = f"{about['steps']} steps, {about['seconds']:.0f} seconds"
+    print(f"F1 on the sources' dev sets: {about['dev_f1']:.1f} ({cost})")
     if "em" in about:
         print(f"EM settings by {about['em']['by']}:")
         for target, facts in about["em"]["targets"].items():
             em = tagger.em[target]
-            print(
-                f"  {target or 'other languages'}: {em.steps} steps, rate {em.lr:g}, on {', '.join(facts['on'])} "
-                f"(F1 {facts['f1']:.1f}, without EM {facts['f1_without_em']:.1f})"
-            )
+            scores = f"F1 {facts['f1']:.1f}, without EM {facts['f1_without_em']:.1f}"
+            chosen = f"{em.steps} steps, rate {em.lr:g}, on {', '.join(facts['on'])} ({scores})"
+            print(f"  {target or 'other languages'}: {chosen}")
     print(f"Next: zgul evaluate --model {shlex.quote(str(output))} --lang LANG --data DIR")
 
 
@@ -166,13 +127,8 @@ def _leave_one_out(config: TrainingConfig, output: Path | None, saving: run.Savi
     if output is not None:
         write_json(output / "leave_one_out.json", result)
     strategies = list(next(iter(result.values())))
-    table = Table(title="Leave one source out: F1 on its dev set, as an unseen language", title_justify="left")
-    table.add_column("left out")
-    for strategy in strategies:
-        table.add_column(strategy, justify="right")
-    for language, f1 in result.items():
-        table.add_row(str(find(language)), *(f"{f1[strategy]:.1f}" for strategy in strategies))
-    table.add_section()
-    means = [sum(f1[strategy] for f1 in result.values()) / len(result) for strategy in strategies]
-    table.add_row("mean", *(f"{mean:.1f}" for mean in means))
-    Console(highlight=False).print(table)
+    means = {strategy: sum(f1[strategy] for f1 in result.values()) / len(result) for strategy in strategies}
+    named = {str(find(language)): f1 for language, f1 in result.items()} | {"mean": means}
+    rows = [(name, *(f"{f1[strategy]:.1f}" for strategy in strategies)) for name, f1 in named.items()]
+    title = "Leave one source out: F1 on its dev set, as an unseen language"
+    new_console().print(make_table(("left out", *strategies), rows, title=title))

@@ -1,0 +1,26 @@
+"""The list of commands and the examples on their help pages."""
+
+import pytest
+from typer.testing import CliRunner
+
+from zgul.cli import COMMANDS, app
+
+
+def shown(*arguments: str) -> str:
+    result = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_list_names_every_command() -> None:
+    text = shown()
+    for name, about in COMMANDS.items():
+        assert ("help" in about) == (" " not in name)
+        assert name.split()[0] in text and about.get("help", "") in text
+
+
+@pytest.mark.parametrize("name", [name for name, about in COMMANDS.items() if "examples" in about])
+def test_help_has_examples_of_this_command(name: str) -> None:
+    text = shown(*name.split())
+    for example in COMMANDS[name]["examples"]:
+        assert f"zgul {name}" in example and example in text
