@@ -19,8 +19,9 @@ import numpy as np
 from zgul.corpora import columns, plain_text
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.tags import TASKS
+from zgul.files import atomic_write
 from zgul.languages import SOURCES, TARGETS
-from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, save, softmax, words
+from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, softmax, words
 
 LANGUAGES = [*SOURCES, *TARGETS]
 WORDS = 300_000  # read of each language
@@ -59,6 +60,18 @@ def learnable(data: Path, language: str) -> list[str]:
         if path := folder.labelled_file(task, language, split):
             lines += [" ".join(sentence.words) for sentence in columns.read(path, task=None)]
     return lines
+
+
+def save(model: NgramTable, path: Path) -> None:
+    """Write the table."""
+    with atomic_write(path, "wb") as file:
+        np.savez_compressed(
+            file,
+            grams=np.frombuffer("\n".join(model.rows).encode("utf-8"), np.uint8),
+            languages=np.frombuffer(" ".join(model.languages).encode("utf-8"), np.uint8),
+            table=model.table,
+            calibration=np.array([model.scale, model.damping]),
+        )
 
 
 def count(training: dict[str, list[str]]) -> NgramTable:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS, feature_source, similarity
-from zgul.tagging.language_profile import describe
+from zgul.tagging.serving import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
 

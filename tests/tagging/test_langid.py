@@ -54,17 +54,6 @@ def test_nothing_known_is_an_error(text: str) -> None:
         langid.guess(text)
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = langid.load()
-    langid.save(model, tmp_path / "langid.npz")
-    monkeypatch.setattr(langid, "TABLE", tmp_path / "langid.npz")
-    langid.load.cache_clear()
-    again = langid.load()
-    langid.load.cache_clear()
-    assert (again.languages, again.rows) == (model.languages, model.rows)
-    np.testing.assert_array_equal(again.table, model.table)
-
-
 @pytest.mark.parametrize("code", TARGETS)
 def test_the_test_sentences_are_told_apart(shared_data: Path, code: str) -> None:
     task = "pos" if (shared_data / "pos" / code).is_dir() else "ner"

@@ -27,8 +27,7 @@ from zgul.languages import find
 from zgul.methods import find_method
 from zgul.tagger.decoding import decoder
 from zgul.tagging.evaluation_run import Evaluation, evaluate
-from zgul.tagging.inference_choice import choose_inference
-from zgul.tagging.loading import load
+from zgul.tagging.loading import choose_inference, load
 from zgul.tagging.serving import shipped_names
 
 app = new_app()
@@ -70,6 +69,7 @@ def command(
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
     wanted: dict[str, Any] = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
     inference = choose_inference(tagger, language, **wanted, adaptive_default=name in shipped_names())
+    loaded = replace(loaded, taggers={task: tagger}, inference={task: inference})
     if data.is_dir():
         sentences = corpora.load(data, task, language, split)
     else:
@@ -77,7 +77,7 @@ def command(
     if not sentences:
         raise ZgulError(f"{data} holds no sentences.")
     with ProgressBars(transient=True) as bars:
-        result = evaluate(tagger, sentences, inference, name=name, report=bars)
+        result = evaluate(loaded, sentences, report=bars)
     if as_json:
         print_json(result.to_dict())
     else:

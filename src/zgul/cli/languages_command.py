@@ -11,8 +11,7 @@ from rich.text import Text
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, make_table, new_console, print_json, similarity_colour
 from zgul.languages import GROUPS, find
-from zgul.tagging.language_profile import LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
-from zgul.tagging.serving import TASKS
+from zgul.tagging.serving import TASKS, LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
 
 app = new_app()
 NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."

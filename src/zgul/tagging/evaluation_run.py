@@ -3,8 +3,6 @@
 evaluate(zgul.load("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections import Counter
@@ -17,9 +15,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import Scores, scores
 from zgul.progress import Report, counter, silent
-from zgul.tagger import Tagger
-from zgul.tagging.inference_choice import Inference, choose_inference
-from zgul.tagging.text_tagger import TextTagger
+from zgul.tagging.text_tagger import Inference, TextTagger
 
 LISTED = 10  # confusions and words
 
@@ -66,69 +62,45 @@ class Evaluation:
         plain |= plain.pop("inference")
         plain["lang"] = plain.pop("language")
         plain["computed_in"] = plain.pop("precision")  # "precision" is a score
-        return asdict(self.scores) | {name: value for name, value in plain.items() if name != "scores"}
+        own: dict[str, Any] = plain.pop("scores")
+        return own | plain
 
 
-def evaluate(
-    tagger: TextTagger | Tagger,
-    sentences: Sequence[Sentence],
-    inference: Inference | None = None,
-    *,
-    name: str = "",
-    report: Report = silent,
-) -> Evaluation:
-    """Tag sentences of one language that have tags already, and compare.
-
-    ``inference`` is by default that of the `TextTagger`, or adaptive EM as the `Tagger` was tuned.
-    """
+def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: Report = silent) -> Evaluation:
+    """Tag sentences that have tags already, and compare."""
     if not sentences or any(sentence.tags is None for sentence in sentences):
         raise ZgulError("Only sentences with tags can be scored, and there must be some.")
-    language = sentences[0].language or ""
-    if isinstance(tagger, TextTagger):
-        if len(tagger.taggers) != 1:
-            raise ZgulError("One task is scored at a time. Load the tagger with task='pos' or task='ner'.")
-        ((task, own),) = tagger.taggers.items()
-        inference, name = inference or tagger.inference[task], name or tagger.served[task].name
-        tagger = own
-    inference = inference or choose_inference(tagger, language)
+    if len(text_tagger.taggers) != 1:
+        raise ZgulError("One task is scored at a time. Load the tagger with task='pos' or task='ner'.")
+    ((task, tagger),) = text_tagger.taggers.items()
+    inference = text_tagger.inference[task]
     gold = [sentence.tags or [] for sentence in sentences]
     _warn_of_unknown(gold, tagger.labels)
     started = time.monotonic()
-    predictions = tagger.predict(
-        sentences,
-        strategy=inference.strategy,
-        em=inference.em,
-        skip_below=inference.skip_below,
-        on_batch=counter(report, "tagging", len(sentences)),
-    )
-    seconds = time.monotonic() - started
+    count = counter(report, "tagging", len(sentences))
+    predictions = tagger.predict(sentences, **vars(inference), on_batch=count)
+    seconds = round(time.monotonic() - started, 3)
     predicted = [prediction.tags for prediction in predictions]
     words = [word for sentence in sentences for word in sentence.words]
-    mistakes = _mistakes(words, gold, predicted)
+    triples = zip(words, chain(*gold), chain(*predicted), strict=True)
+    mistakes = [(word, (right, wrong)) for word, right, wrong in triples if right != wrong]
     return Evaluation(
         scores(gold, predicted),
         [Confusion(*pair, count) for pair, count in Counter(tags for _, tags in mistakes).most_common(LISTED)],
         _worst_words(words, mistakes),
-        name,
+        text_tagger.served[task].name,
         tagger.method.name,
-        tagger.task,
-        language,
+        task,
+        text_tagger.language.code,
         inference,
         tagger.decode,
         tagger.precision,
-        round(seconds, 3),
+        seconds,
     )
 
 
-Mistake = tuple[str, tuple[str, str]]  # the word, its tag and the tag that it got
-
-
-def _mistakes(words: list[str], gold: list[list[str]], predicted: list[list[str]]) -> list[Mistake]:
-    triples = zip(words, chain(*gold), chain(*predicted), strict=True)
-    return [(word, (right, wrong)) for word, right, wrong in triples if right != wrong]
-
-
-def _worst_words(words: list[str], mistakes: list[Mistake]) -> list[WordMistakes]:
+def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) -> list[WordMistakes]:
+    """``mistakes`` are words, each with its tag and the tag that it got."""
     totals = Counter(words)
     result = []
     for word, wrong in Counter(word for word, _ in mistakes).most_common(LISTED):

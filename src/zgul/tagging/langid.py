@@ -20,7 +20,6 @@ import numpy.typing as npt
 import regex
 
 from zgul.errors import ZgulError
-from zgul.files import atomic_write
 
 LONGEST = 5
 STEP = 1 / 12  # of the table's 8-bit numbers
@@ -74,10 +73,9 @@ def guess(text: str) -> list[Guess]:
     """The languages that a text may be in, the likeliest first."""
     guesses = load().guesses(text)
     if not guesses:
-        raise ZgulError(
-            "The language cannot be guessed: the text has no letters of any language that zgul can recognise "
-            f"({' '.join(load().languages)}). Name it with --lang."
-        )
+        known = " ".join(load().languages)
+        problem = f"the text has no letters of any language that zgul can recognise ({known})"
+        raise ZgulError(f"The language cannot be guessed: {problem}. Name it with --lang.")
     return guesses
 
 
@@ -88,20 +86,17 @@ def words(text: str) -> list[str]:
 
 def ngrams(words: Iterable[str]) -> Iterable[str]:
     """All n-grams of the words."""
-    for word in words:
-        padded = f" {word} "
+    for padded in (f" {word} " for word in words):
         for length in range(1, LONGEST + 1):
-            for start in range(len(padded) - length + 1):
-                gram = padded[start : start + length]
-                if gram != " ":
-                    yield gram
+            grams = (padded[start : start + length] for start in range(len(padded) - length + 1))
+            yield from (gram for gram in grams if gram != " ")
 
 
 def softmax(scores: Floats) -> Floats:
     """Over the last axis."""
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    result: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return result
+    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities
 
 
 @lru_cache(maxsize=1)
@@ -112,15 +107,3 @@ def load() -> NgramTable:
         languages = bytes(file["languages"]).decode("utf-8").split()
         scale, damping = map(float, file["calibration"])
         return NgramTable(languages, {gram: row for row, gram in enumerate(grams)}, file["table"], scale, damping)
-
-
-def save(model: NgramTable, path: Path = TABLE) -> None:
-    """Write the table."""
-    with atomic_write(path, "wb") as file:
-        np.savez_compressed(
-            file,
-            grams=np.frombuffer("\n".join(model.rows).encode("utf-8"), np.uint8),
-            languages=np.frombuffer(" ".join(model.languages).encode("utf-8"), np.uint8),
-            table=model.table,
-            calibration=np.array([model.scale, model.damping]),
-        )

@@ -1,6 +1,7 @@
 """Load taggers: those that serve a language (`load`, which is ``zgul.load``), shipped ones by name, and folders."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,13 +12,13 @@ import torch
 from zgul.devices import find_device
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.fast.adaptive import AdaptiveEM
 from zgul.fast.engine import find_precision
 from zgul.files import shipped_folder
 from zgul.languages import Language, assign_group, find
 from zgul.tagger import Tagger, load_tagger
-from zgul.tagging.inference_choice import choose_inference
 from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
-from zgul.tagging.text_tagger import TextTagger
+from zgul.tagging.text_tagger import Inference, TextTagger
 
 SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
 
@@ -86,6 +87,48 @@ def _find_serving(language: Language, task: str | None) -> dict[str, Served]:
         if one.warning:
             warnings.warn(one.warning, ZgulWarning, stacklevel=3)
     return served
+
+
+def choose_inference(
+    tagger: Tagger,
+    language: str,
+    *,
+    strategy: str | None = None,
+    em: bool | None = None,
+    adaptive: bool | None = None,
+    changes: Mapping[str, Any] | None = None,
+    adaptive_default: bool = True,
+) -> Inference:
+    """The inference that a user's choices mean for a tagger and a language.
+
+    ``em`` switches EM on or off; by default the tagger's own strategy decides. ``changes`` are settings that replace
+    those the tagger was tuned to. ``adaptive`` EM costs a fraction (`AdaptiveEM`). By default it is
+    ``adaptive_default``, or off if there are ``changes``, which are used as they are given.
+    """
+    changes, method = changes or {}, tagger.method
+    if em is False and changes:
+        raise ZgulError("EM is switched off, so its settings have no meaning. Leave them out.")
+    chosen = method.check_strategy(strategy or tagger.strategy)
+    if (em or changes) and not method.uses_em(chosen):
+        with_em = [name for name in method.strategies if method.uses_em(name)]
+        if strategy or not with_em:
+            what = f"The strategy {strategy!r} of {method.title}" if strategy else method.title
+            raise ZgulError(f"{what} has no EM. See: zgul methods")
+        chosen = with_em[0]
+    config = tagger.em_for(language, chosen)
+    if config is None:
+        return Inference(chosen)
+    if em is False:
+        return Inference(chosen, replace(config, steps=0))
+    wanted = em or changes or adaptive is False
+    if wanted and config.steps == 0 and "steps" not in changes:
+        problem = f"EM was tuned to no steps for {find(language).name}. Give --em-steps."
+        warnings.warn(problem, ZgulWarning, stacklevel=3)
+    config = EMConfig.from_dict(config.to_dict() | dict(changes))
+    if not (adaptive_default and not changes if adaptive is None else adaptive):
+        return Inference(chosen, config)
+    rule = AdaptiveEM()
+    return Inference(chosen, rule.cheaper(config), rule.skip_below)
 
 
 @dataclass(frozen=True, eq=False)

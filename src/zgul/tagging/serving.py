@@ -1,20 +1,35 @@
-"""The taggers that come with the package, and which of them serves a language. Needs no torch.
+"""What zgul has for a language: the shipped tagger that serves it, the accuracy to expect. Needs no torch.
 
 A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
-for the taggers over all sources, ``all-pos`` and ``all-ner``. `zgul.tagging.loading` loads them.
+for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy comes from the ``about`` part of its
+``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+import warnings
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import read_json, shipped_folder
-from zgul.languages import Language, explain_group, find
+from zgul.languages import (
+    GROUPS,
+    SOURCES,
+    Assignment,
+    Language,
+    assign_group,
+    explain_group,
+    feature_source,
+    find,
+    most_related,
+    similarity,
+)
+from zgul.languages.relatedness import KINDS, Kind
 
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
-GENERAL = "all"  # the name of the taggers over all sources
+# A profile says whose features are used, so a warning about it would only repeat that.
+_no_warnings = partial(warnings.catch_warnings, action="ignore", category=ZgulWarning)
+CHECK = "Check its tags before you rely on them."
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,61 @@ class Served:
     warning: str | None = None  # for a language that the tagger was not made for
 
 
+@dataclass(frozen=True)
+class ExpectedAccuracy:
+    """The F1 to expect of a tagger for a language, in per cent."""
+
+    f1: float
+    measured_on: tuple[str, ...]  # codes: the language itself, its closest measured relative, or the sources
+    note: str  # what was measured
+
+
+@dataclass(frozen=True)
+class ServingTagger(Served):
+    """The tagger that serves a language for a task, why, and what accuracy to expect."""
+
+    installed: bool = False
+    expected: ExpectedAccuracy | None = None  # None where nothing related was measured
+
+
+@dataclass(frozen=True)
+class LanguageProfile:
+    """What is known about a language, and what zgul has for it."""
+
+    language: Language
+    assignment: Assignment  # its group, and why that one
+    features_of: str  # code of the language whose URIEL features are used
+    most_related: str  # source of its group, or of all groups if it has none
+    similarity: dict[str, dict[Kind, float]]  # to each source by kind, the most similar source first
+    taggers: tuple[ServingTagger, ...]  # one per task
+
+
+@dataclass(frozen=True)
+class PaperLanguage:
+    """A source or target of one of the paper's groups."""
+
+    group: str
+    task: str
+    role: str  # source or target
+    language: Language
+    most_related: str | None  # of a target: the source
+    taggers: dict[str, str]  # by task
+
+
 def shipped_names() -> list[str]:
     """The taggers that are installed."""
     return sorted(path.parent.name for path in shipped_folder().glob("*/config.json"))
+
+
+def shipped_config(name: str) -> dict[str, Any]:
+    """The ``config.json`` of a shipped tagger; empty if it is not installed."""
+    path = shipped_folder() / name / "config.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def check_task(task: str) -> None:
+    if task not in TASKS:
+        raise ZgulError(f"There is no task {task!r}. Choose pos, ner or both.")
 
 
 def serving(lang: str | Language, task: str) -> Served:
@@ -41,42 +108,90 @@ def serving(lang: str | Language, task: str) -> Served:
     check_task(task)
     language = find(lang)
     assignment = explain_group(language)
-    group = assignment.group
-    general = f"{GENERAL}-{task}"
+    group, name = assignment.group, f"all-{task}"
+    codes = shipped_config(name).get("sources", ())
+    sources = ", ".join(find(code).name for code in codes) or "all source languages"
     if group is None:
-        reason = f"{language.name} belongs to no group ({assignment.reason})"
-        warning = (
-            f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}. "
-            f'The tagger "{general}" rests on {_rests_on(general)} alone. Check its tags before you rely on them.'
-        )
-        return Served(general, task, None, reason, warning)
+        related = f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}"
+        warning = f'{related}. The tagger "{name}" rests on {sources} alone. {CHECK}'
+        return Served(name, task, None, f"{language.name} belongs to no group ({assignment.reason})", warning)
     if not assignment.alone:
         distant = assignment.reason.partition(";")[0]
-        reason = f"it {distant}, so none of them fits; this one rests on {_rests_on(general)}"
-        warning = (
-            f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}. "
-            f'The tagger "{general}" rests on {_rests_on(general)}. Check its tags before you rely on them.'
-        )
-        return Served(general, task, group.name, reason, warning)
+        related = f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}"
+        warning = f'{related}. The tagger "{name}" rests on {sources}. {CHECK}'
+        reason = f"it {distant}, so none of them fits; this one rests on {sources}"
+        return Served(name, task, group.name, reason, warning)
     if group.task == task:
         return Served(f"{group.name}-{task}", task, group.name, f"{group.name}: {assignment.reason}")
-    reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {_rests_on(general)}"
-    return Served(general, task, group.name, reason)
+    reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {sources}"
+    return Served(name, task, group.name, reason)
 
 
-def shipped_config(name: str) -> dict[str, Any]:
-    """The ``config.json`` of a shipped tagger; empty if it is not installed."""
-    path = shipped_folder() / name / "config.json"
-    return read_json(path) if path.is_file() else {}
+def describe(language: str | Language) -> LanguageProfile:
+    """Collect what is known about a language, which may be given by any code or name."""
+    language = find(language)
+    with _no_warnings():
+        assignment = explain_group(language)
+        similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
+        taggers = []
+        for task in TASKS:
+            served = serving(language, task)
+            expected, installed = expected_accuracy(language, task), served.name in shipped_names()
+            taggers.append(ServingTagger(**asdict(served), installed=installed, expected=expected))
+        return LanguageProfile(
+            language,
+            assignment,
+            feature_source(language.iso3).code,
+            most_related(language, assignment.group.sources if assignment.group else SOURCES),
+            dict(sorted(similar.items(), key=lambda item: -item[1]["average"])),
+            tuple(taggers),
+        )
 
 
-def check_task(task: str) -> str:
-    if task not in TASKS:
-        raise ZgulError(f"There is no task {task!r}. Choose pos, ner or both.")
-    return task
+def paper_languages() -> list[PaperLanguage]:
+    """The sources and targets of the paper's groups."""
+    rows = []
+    for group in GROUPS.values():
+        for code in (*group.sources, *group.targets):
+            role = "target" if code in group.targets else "source"
+            with _no_warnings():
+                nearest = most_related(code, group.sources) if role == "target" else None
+                taggers = {task: serving(code, task).name for task in TASKS}
+            rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
+    return rows
 
 
-def _rests_on(name: str) -> str:
-    """The languages that a tagger learnt from."""
-    codes = shipped_config(name).get("sources", ())
-    return ", ".join(find(code).name for code in codes) or "all source languages"
+def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy | None:
+    """Return the F1 to expect of the shipped tagger that serves a language.
+
+    It is the F1 measured on the language's own test file, if there is one. For a source it is that on the sources' dev
+    sets. For other languages it is that of the closest relative in the same group that was measured. Without such a
+    relative the answer is None.
+    """
+    language = find(language)
+    served = serving(language, task)
+    config = shipped_config(served.name)
+    measured = _test_scores(config)
+    if language.code in measured:
+        return ExpectedAccuracy(measured[language.code], (language.code,), "measured on its test file")
+    history = config.get("about", {}).get("history")
+    if history and language.code in config["sources"]:
+        best = round(max(entry["dev_f1"] for entry in history), 1)
+        return ExpectedAccuracy(best, tuple(config["sources"]), "measured on the dev sets of all its source languages")
+    with _no_warnings():
+        group = assign_group(language)
+        relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
+        if served.warning or group is None or not relatives:
+            return None
+        nearest = most_related(language, relatives)
+    spread = f"related languages have {min(relatives.values()):.0f} to {max(relatives.values()):.0f}"
+    note = f"a guess, as measured on its closest relative {find(nearest)}; {spread}. Check a sample by hand"
+    return ExpectedAccuracy(relatives[nearest], (nearest,), note)
+
+
+def _test_scores(config: dict[str, Any]) -> dict[str, float]:
+    """The F1 on the targets' test files by language: in the precision that ships, with the tagger's own strategy."""
+    by_precision = config.get("about", {}).get("scores", {})
+    as_shipped: dict[str, float] = next((scores for name, scores in by_precision.items() if name != "full"), {})
+    ending = f"/test/{config.get('strategy')}"
+    return {key.removesuffix(ending): round(f1, 1) for key, f1 in as_shipped.items() if key.endswith(ending)}

@@ -4,8 +4,6 @@ It sets ``token.pos_`` and ``doc.ents`` on the tokens and sentences that spaCy m
 boundaries is one sentence. spaCy finds the component by the entry point ``spacy_factories``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -32,7 +30,7 @@ class ZgulComponent:
         """Tag documents some at a time, for ``nlp.pipe``."""
         docs = iter(stream)
         while batch := list(islice(docs, batch_size)):
-            spans = [span for doc in batch for span in _sentences(doc)]
+            spans = [span for doc in batch for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])]
             # white space is a token in spaCy and nothing in a treebank
             words = [[token for token in span if not token.is_space] for span in spans]
             sentences = [Sentence([token.text for token in tokens]) for tokens in words]
@@ -44,10 +42,6 @@ class ZgulComponent:
                 if "ner" in self.tagger.taggers:
                     doc.set_ents(entities[id(doc)], default="outside")
                 yield doc
-
-
-def _sentences(doc: Doc) -> Iterable[Any]:
-    return doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
 
 
 def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
@@ -70,9 +64,5 @@ def make_zgul(
     return ZgulComponent(load(lang or nlp.lang, task, model=model, em=em))
 
 
-Language.factory(
-    "zgul",
-    default_config={"lang": None, "task": None, "model": None, "em": None},
-    assigns=["token.pos", "doc.ents"],
-    func=make_zgul,
-)
+DEFAULTS = dict.fromkeys(("lang", "task", "model", "em"))
+Language.factory("zgul", default_config=DEFAULTS, assigns=["token.pos", "doc.ents"], func=make_zgul)

@@ -10,18 +10,18 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, repeat
 from textwrap import shorten
 from typing import Any, TypeVar
 
 from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
+from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.memory import release_memory
 from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
-from zgul.tagging.inference_choice import Inference
 from zgul.tagging.serving import Served
 
 FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
@@ -30,6 +30,28 @@ FEW_WORDS = 3  # a sentence with fewer words that have letters is not worth a wa
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
 T = TypeVar("T", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A strategy, and the settings of entropy minimisation (EM) where the strategy has it."""
+
+    strategy: str
+    em: EMConfig | None = None
+    skip_below: float = 0.0  # nats per word: EM leaves sentences with less entropy as they are
+
+    @property
+    def runs_em(self) -> bool:
+        return self.em is not None and self.em.steps > 0
+
+    def __str__(self) -> str:
+        if self.em is None or not self.em.steps:
+            return "no EM"
+        details = [f"EM: {self.em.steps} step{'s' * (self.em.steps > 1)}", f"rate {self.em.lr:g}"]
+        details += [f"for sentences of at least {self.skip_below:g} nats a word"] if self.skip_below else []
+        details += [f"from {self.em.start}"] if self.em.start != "scores" else []
+        details += ["over all positions"] if self.em.positions == "all" else []
+        return ", ".join(details)
 
 
 @dataclass(frozen=True)
@@ -50,28 +72,23 @@ class TextTagger:
         """Tag many texts, one document each, in order, while they come."""
         if isinstance(texts, str):
             raise ZgulError("tag_all takes many texts. For one text use tag.")
-        open_texts: deque[str] = deque()  # read, but not given out yet
-        owners: deque[int] = deque()  # for each sentence on its way: the number of its text
+        waiting: deque[Document] = deque()  # read, but not given out yet
+        owners: deque[Document] = deque()  # for each sentence on its way: its document
 
         def sentences() -> Iterator[Sentence]:
-            for number, text in enumerate(texts):
+            for text in texts:
                 whole, cut = _cut(text, self.language.code)
-                open_texts.append(whole)
+                waiting.append(Document(whole, []))
                 for sentence in cut:
-                    owners.append(number)
+                    owners.append(waiting[-1])
                     yield sentence
 
-        done: list[TaggedSentence] = []
-        current = 0
         for tagged in self.tag_sentences(sentences()):
             owner = owners.popleft()
-            while current < owner:
-                yield Document(open_texts.popleft(), done)
-                current, done = current + 1, []
-            done.append(tagged)
-        while open_texts:
-            yield Document(open_texts.popleft(), done)
-            done = []
+            while waiting[0] is not owner:
+                yield waiting.popleft()
+            owner.sentences.append(tagged)
+        yield from waiting
 
     def tag_sentences(self, sentences: Iterable[Sentence]) -> Iterator[TaggedSentence]:
         """Tag sentences, in order, while they come."""
@@ -90,26 +107,22 @@ class TextTagger:
             full = [sentence for sentence in sentences if sentence.words]
             layers: dict[str, Iterator[Layer]] = {}
             for task, tagger in self.taggers.items():
-                problem = "" if begun and warned else _check_script(tagger, full, begun)
-                if problem and not warned:
+                problem = "" if warned else _check_script(tagger, full, begun)
+                if problem:
                     warnings.warn(problem, ZgulWarning, stacklevel=2)
                     warned = True
-                layers[task] = self._tag(task, full)
+                predictions = tagger.predict(full, **vars(self.inference[task]), weights=self.with_weights)
+                layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
             begun = True
             long |= sum(map(len, full)) >= WINDOW
             if long:
                 release_memory()
-            nothing = {task: Layer([], []) for task in layers}
+            empty = repeat(Layer([], []))  # for sentences without words
+            sources = [layers if sentence.words else dict.fromkeys(layers, empty) for sentence in sentences]
             yield [
-                _tagged(s, {task: next(own) for task, own in layers.items()} if s.words else nothing) for s in sentences
+                _tagged(sentence, {task: next(layer) for task, layer in own.items()})
+                for sentence, own in zip(sentences, sources, strict=True)
             ]
-
-    def _tag(self, task: str, sentences: list[Sentence]) -> Iterator[Layer]:
-        tagger, chosen = self.taggers[task], self.inference[task]
-        predictions = tagger.predict(
-            sentences, strategy=chosen.strategy, em=chosen.em, skip_below=chosen.skip_below, weights=self.with_weights
-        )
-        return iter([_layer(prediction, tagger) for prediction in predictions])
 
     def windows(self, items: Iterable[T]) -> Iterator[list[T]]:
         """Cut a stream of sentences into windows. A GPU needs more words at once."""
@@ -124,7 +137,7 @@ class TextTagger:
 
     def describe(self, task: str) -> str:
         """One line on which tagger this is and what it rests on."""
-        sources = ", ".join(_name(code) for code in self.taggers[task].parts.sources)
+        sources = ", ".join(map(_name, self.taggers[task].parts.sources))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
 
@@ -195,10 +208,9 @@ def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
 def _tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
     text, offsets, start = sentence.text, sentence.offsets, sentence.start
     if text is None or offsets is None:
-        text, offsets = " ".join(sentence.words), []
-        for word in sentence.words:
-            begin = offsets[-1][1] + 1 if offsets else 0
-            offsets.append((begin, begin + len(word)))
+        text = " ".join(sentence.words)
+        ends = list(accumulate(len(word) + 1 for word in sentence.words))
+        offsets = [(end - 1 - len(word), end - 1) for word, end in zip(sentence.words, ends, strict=True)]
     places = [(begin + start, end + start) for begin, end in offsets]
     return TaggedSentence(text, sentence.words, places, layers, sentence.language or "", start, sentence.opens)
 

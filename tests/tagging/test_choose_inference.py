@@ -10,7 +10,8 @@ from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.adaptive import AdaptiveEM
 from zgul.tagger import Tagger
-from zgul.tagging.inference_choice import Inference, choose_inference
+from zgul.tagging.loading import choose_inference
+from zgul.tagging.text_tagger import Inference
 
 OWN = EMConfig(steps=5, lr=2.0)
 

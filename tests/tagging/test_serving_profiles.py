@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zgul.languages import GROUPS, SOURCES, TARGETS, feature_source, similarity
-from zgul.tagging.language_profile import describe, expected_accuracy, paper_languages
+from zgul.tagging.serving import describe, expected_accuracy, paper_languages
 
 
 def test_a_profile() -> None:
