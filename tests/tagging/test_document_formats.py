@@ -9,7 +9,7 @@ from zgul.corpora import columns, conllu
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.tagging.documents import Layer, TaggedSentence
-from zgul.tagging.reading import Input, Item, read
+from zgul.tagging.reading import Input, read
 
 CONLLU = """\
 # sent_id = a
@@ -26,7 +26,7 @@ CONLLU = """\
 """
 
 
-def items(data: str) -> list[Item]:
+def sentences(data: str) -> list[Sentence]:
     return list(read(Input(io.BytesIO(data.encode()), "given")))
 
 
@@ -38,17 +38,17 @@ def tagged(sentence: Sentence, *, ner: bool = False, weights: bool = False) -> T
     layers = {"ner" if ner else "pos": Layer(tags[:size], [0.9] * size, mix)}
     text = sentence.text if sentence.text is not None else " ".join(sentence.words)
     offsets = sentence.offsets or [(i, i + 1) for i in range(size)]
-    return TaggedSentence(text, sentence.words, offsets, layers, "fo", opens=sentence.opens)
+    return TaggedSentence(text, sentence.words, offsets, layers, "fo", opens=sentence.opens, block=sentence.block)
 
 
 def test_parts_of_speech_that_are_to_be_replaced_may_be_any() -> None:
-    (item,) = items(CONLLU.replace("\tVERB\t", "\tFOO\t"))
-    assert "FOO" not in tagged(item.sentence).to_conllu(1, item.block)
+    (sentence,) = sentences(CONLLU.replace("\tVERB\t", "\tFOO\t"))
+    assert "FOO" not in tagged(sentence).to_conllu()
 
 
 def test_conllu_keeps_its_other_columns() -> None:
-    (item,) = items(CONLLU)
-    written = tagged(item.sentence).to_conllu(1, item.block)
+    (sentence,) = sentences(CONLLU)
+    written = tagged(sentence).to_conllu()
     before, after = ([line.split("\t") for line in text.splitlines()] for text in (CONLLU, written))
     for old, new in zip(before, after, strict=True):
         if old[0].isdigit():
@@ -58,19 +58,19 @@ def test_conllu_keeps_its_other_columns() -> None:
 
 
 def test_entities_weights_and_probabilities_go_to_misc_beside_what_is_there() -> None:
-    (item,) = items(CONLLU)
-    written = tagged(item.sentence, ner=True, weights=True).to_conllu(1, item.block, probabilities=True)
+    (sentence,) = sentences(CONLLU)
+    written = tagged(sentence, ner=True, weights=True).to_conllu(probabilities=True)
     by_number = {row[0]: row for row in (line.split("\t") for line in written.splitlines() if line[:1].isdigit())}
     assert by_number["1"][3] == "VERB"  # not asked for, so not touched
     assert by_number["1"][9] == "NER=B-PER|NERProb=0.9000|NERWeights=en:0.75,is:0.25"
     assert by_number["4"][9] == "Gloss=the|NER=I-PER|NERProb=0.9000|NERWeights=en:0.75,is:0.25"
-    (again,) = items(written)
-    assert tagged(again.sentence, ner=True, weights=True).to_conllu(1, again.block, probabilities=True) == written
+    (again,) = sentences(written)
+    assert tagged(again, ner=True, weights=True).to_conllu(probabilities=True) == written
 
 
 def test_new_conllu_is_read_back() -> None:
-    first, second = items("Ein, tveir.\n\nTríggir.")
-    written = tagged(first.sentence).to_text("conllu", 7) + tagged(second.sentence).to_text("conllu", 8)
+    first, second = sentences("Ein, tveir.\n\nTríggir.")
+    written = tagged(first).to_text("conllu", 7) + tagged(second).to_text("conllu", 8)
     block, other = conllu.read(io.BytesIO(written.encode()))
     assert (block.comment("sent_id"), block.comment("text")) == ("7", "Ein, tveir.")
     assert block.upos == ["NOUN", "VERB", "X", "NOUN"]
@@ -79,21 +79,21 @@ def test_new_conllu_is_read_back() -> None:
 
 
 def test_tsv_is_read_back_as_words_and_tags() -> None:
-    (item,) = items("Ein, tveir.")
+    (sentence,) = sentences("Ein, tveir.")
     for weights in (False, True):
         for probabilities in (False, True):
-            written = tagged(item.sentence, weights=weights).to_text("tsv", probabilities=probabilities)
-            (sentence,) = columns.read(io.BytesIO(written.encode()), task="pos")
-            assert sentence.words == ["Ein", ",", "tveir", "."]
-            assert sentence.tags == ["NOUN", "VERB", "X", "NOUN"]
+            written = tagged(sentence, weights=weights).to_text("tsv", probabilities=probabilities)
+            (again,) = columns.read(io.BytesIO(written.encode()), task="pos")
+            assert again.words == ["Ein", ",", "tveir", "."]
+            assert again.tags == ["NOUN", "VERB", "X", "NOUN"]
             assert written.split("\n")[0].count("\t") == 1 + weights + probabilities
     with pytest.raises(ZgulError, match="cannot be written"):
         tagged(Sentence(["a\tb"])).to_tsv()
 
 
 def test_json() -> None:
-    (item,) = items("Ein, tveir.")
-    line = tagged(item.sentence, ner=True, weights=True).to_text("json")
+    (sentence,) = sentences("Ein, tveir.")
+    line = tagged(sentence, ner=True, weights=True).to_text("json")
     assert line.count("\n") == 1
     data = json.loads(line)
     assert data["entities"][0] == {"text": "Ein,", "label": "PER", "start": 0, "end": 4, "probability": 0.9}

@@ -31,7 +31,7 @@ def stream(data: str | bytes, name: str = "given", kind: str = "auto") -> Input:
 
 
 def words(data: str | bytes, kind: str = "auto", language: str | None = None) -> list[list[str]]:
-    return [item.sentence.words for item in read(stream(data, kind=kind), language)]
+    return [sentence.words for sentence in read(stream(data, kind=kind), language)]
 
 
 def test_kinds_of_input() -> None:
@@ -57,8 +57,8 @@ def test_the_language_helps_to_find_the_ends_of_sentences() -> None:
 
 
 def test_documents_and_paragraphs_are_seen() -> None:
-    items = list(read(stream("Ein. Tveir.\n\nTríggir.")))
-    assert [item.sentence.opens for item in items] == ["document", None, "paragraph"]
+    sentences = list(read(stream("Ein. Tveir.\n\nTríggir.")))
+    assert [sentence.opens for sentence in sentences] == ["document", None, "paragraph"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_kind_is_seen_from_name_or_first_line_which_is_not_lost(name: str, d
 def test_a_sample_for_guessing_the_language_loses_nothing() -> None:
     source = stream(CONLLU)
     assert sample_text(source) == "vámonos vamos nos x al a el mar"
-    assert [len(item) for item in read(source)] == [5]
+    assert [len(sentence) for sentence in read(source)] == [5]
     source = stream("Ein. Tveir.\n" * 300)
     assert 400 <= len(sample_text(source).split()) < 410
     assert len(list(read(source))) == 600
@@ -210,7 +210,7 @@ def test_an_argument_is_a_file_or_a_text(folder: Path) -> None:
     for name in ("book.txt", "book.txt.gz"):
         (source,) = find_sources([name])
         with source.open() as opened:
-            assert [item.sentence.words for item in read(opened)] == [["Í", "bók", "."]]
+            assert [sentence.words for sentence in read(opened)] == [["Í", "bók", "."]]
     texts = (
         ["Hetta er ein roynd."],
         ["Hetta", "er"],

@@ -9,20 +9,19 @@ import pytest
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.tagging.documents import FORMATS, Layer, TaggedSentence
-from zgul.tagging.reading import Item
 from zgul.tagging.unfinished import OutputFile
 
-WINDOWS = [[Item(Sentence([f"w{i}{j}", "x"])) for j in range(i + 1)] for i in range(4)]
+WINDOWS = [[Sentence([f"w{i}{j}", "x"]) for j in range(i + 1)] for i in range(4)]
 
 
 def renderer(form: str, tag: str = "NOUN") -> Callable[..., str]:
-    def block(item: Item, number: int) -> str:
-        words = item.sentence.words
+    def block(sentence: Sentence, number: int) -> str:
+        words = sentence.words
         layers = {"pos": Layer([tag] * len(words), [0.9] * len(words))}
         offsets = [(0, len(words[0])), (len(words[0]) + 1, len(words[0]) + 2)]
         return TaggedSentence(" ".join(words), words, offsets, layers, "fo").to_text(form, number)
 
-    return lambda window, number=1: "".join(block(item, n) for n, item in enumerate(window, start=number))
+    return lambda window, number=1: "".join(block(sentence, n) for n, sentence in enumerate(window, start=number))
 
 
 def whole(form: str = "conllu") -> bytes:
@@ -33,7 +32,7 @@ def whole(form: str = "conllu") -> bytes:
     return text.encode()
 
 
-def write(file: OutputFile, windows: list[list[Item]] = WINDOWS, tag: str = "NOUN") -> int:
+def write(file: OutputFile, windows: list[list[Sentence]] = WINDOWS, tag: str = "NOUN") -> int:
     """Tag what is left. Returns how many sentences were held."""
     file.check()
     render = renderer(file.form, tag)
@@ -76,7 +75,7 @@ def test_a_file_of_other_content_is_refused_and_stays(tmp_path: Path, resume: bo
         return
     file, there = OutputFile(tmp_path / "out", "conllu", resume=resume), tmp_path / name
 
-    def refused(content: bytes, problem: str, windows: list[list[Item]] = WINDOWS, tag: str = "NOUN") -> None:
+    def refused(content: bytes, problem: str, windows: list[list[Sentence]] = WINDOWS, tag: str = "NOUN") -> None:
         there.write_bytes(content)
         with pytest.raises(ZgulError, match=problem):
             write(file, windows, tag)
@@ -156,7 +155,7 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
     """Windows are tagged one by one."""
     taken = 0
 
-    def windows() -> Iterator[list[Item]]:
+    def windows() -> Iterator[list[Sentence]]:
         nonlocal taken
         for window in WINDOWS:
             taken += 1

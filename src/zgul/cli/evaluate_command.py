@@ -10,16 +10,7 @@ from zgul import corpora
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, make_table, new_console, print_json
 from zgul.cli.progress_bars import ProgressBars
-from zgul.cli.shared_options import (
-    EM,
-    Adaptive,
-    Device,
-    LanguageName,
-    ModelName,
-    Precision,
-    Task,
-    with_em_options,
-)
+from zgul.cli.shared_options import EM, Adaptive, Device, LanguageName, ModelName, Precision, Task, with_em_options
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.evaluation import format_scores

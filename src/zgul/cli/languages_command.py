@@ -18,10 +18,7 @@ NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt
 
 
 @app.command()
-def languages(
-    language: Annotated[str | None, typer.Argument(help=NAMES)] = None,
-    as_json: AsJson = False,
-) -> None:
+def languages(language: Annotated[str | None, typer.Argument(help=NAMES)] = None, as_json: AsJson = False) -> None:
     """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect."""
     if language is None:
         rows = paper_languages()

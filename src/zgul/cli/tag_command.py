@@ -143,7 +143,7 @@ def _show(choose: Choose, sources: list[TextSource], settings: FileSettings) -> 
                 console.print(Text(tagger.language.name, style="bold").append(f" · {TASKS[task]}", style="not bold"))
                 console.print(Text(f"by {tagger.describe(task)}", style="dim"), soft_wrap=False)
             console.print()
-            for sentence in tagger.tag_sentences(item.sentence for window in windows for item in window):
+            for sentence in tagger.tag_sentences(sentence for window in windows for sentence in window):
                 console.print(render(sentence, console.width), end="\n\n")
                 marks |= shown_marks(sentence)
             if "ner" in tagger.taggers and not marks & LEGEND["ner"].keys():

@@ -1,7 +1,7 @@
 """The object that flows from readers to taggers: a sentence of words and, where they are known, their tags."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Sentence:
     offsets: list[tuple[int, int]] | None = None  # [start, end) of each word in `text`
     start: int = 0  # where `text` begins in its document
     opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
+    block: Any = None  # the `ConlluSentence` that it was read from, where its other columns are to be kept
 
     def __post_init__(self) -> None:
         for name in ("tags", "word_languages", "offsets"):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from zgul.corpora.conllu import MISC, ConlluSentence, set_misc
 from zgul.corpora.lines import check_word
@@ -55,6 +55,7 @@ class TaggedSentence:
     language: str
     start: int = 0  # where this sentence's text begins in the text that was given
     opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
+    block: ConlluSentence | None = None  # what it was read from
 
     def __len__(self) -> int:
         return len(self.words)
@@ -64,15 +65,15 @@ class TaggedSentence:
 
     @property
     def tags(self) -> list[str]:
-        return self._first.tags
+        return self._layer().tags
 
     @property
     def probabilities(self) -> list[float]:
-        return self._first.probabilities
+        return self._layer().probabilities
 
     @property
     def weights(self) -> list[dict[str, float]] | None:
-        return self._first.weights
+        return self._layer().weights
 
     @property
     def upos(self) -> list[str]:
@@ -94,11 +95,8 @@ class TaggedSentence:
             found.append(Entity(text, layer.tags[first][2:], start, end, probability))
         return found
 
-    @property
-    def _first(self) -> Layer:
-        return self.layers.get("pos") or next(iter(self.layers.values()))
-
-    def _layer(self, task: str) -> Layer:
+    def _layer(self, task: str | None = None) -> Layer:
+        task = task or ("pos" if "pos" in self.layers else next(iter(self.layers)))
         if task not in self.layers:
             tagged = ", ".join(self.layers)
             raise ZgulError(f"This text was tagged for {tagged} only. Load with task={task!r} or task='both'.")
@@ -119,12 +117,10 @@ class TaggedSentence:
             data["entities"] = [entity | {"probability": round(entity["probability"], 4)} for entity in entities]
         return data
 
-    def to_text(
-        self, form: str, number: int = 1, block: ConlluSentence | None = None, probabilities: bool = False
-    ) -> str:
+    def to_text(self, form: str, number: int = 1, probabilities: bool = False) -> str:
         """The sentence in one of `FORMATS`: a block of CoNLL-U (see `to_conllu`) or TSV, or a line of JSON."""
         if form == "conllu":
-            return self.to_conllu(number, block, probabilities=probabilities)
+            return self.to_conllu(number, probabilities=probabilities)
         if form == "tsv":
             return self.to_tsv(probabilities=probabilities)
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
@@ -140,12 +136,14 @@ class TaggedSentence:
         columns += [layer.tags for layer in layers]
         return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
 
-    def to_conllu(self, number: int = 1, block: ConlluSentence | None = None, *, probabilities: bool = False) -> str:
+    def to_conllu(self, number: int = 1, *, probabilities: bool = False) -> str:
         """UPOS in column 4; entities and, where they are wanted, weights and probabilities in MISC.
 
-        ``block`` is the sentence as it was read: all else in it stays as it is. A new one is called ``number``.
+        All else in a sentence that was read from CoNLL-U stays as it is. A new one is called ``number``.
         """
-        block = block or ConlluSentence.from_sentence(self._sentence(), sent_id=str(number))
+        offsets = [(start - self.start, end - self.start) for start, end in self.offsets]
+        new = Sentence(self.words, text=self.text, offsets=offsets, opens=self.opens)
+        block = self.block or ConlluSentence.from_sentence(new, sent_id=str(number))
         for task, layer in self.layers.items():
             block.set_tags(task, layer.tags)
             more = {"Prob": [f"{p:.4f}" for p in layer.probabilities]} if probabilities else {}
@@ -156,10 +154,6 @@ class TaggedSentence:
                     row[MISC] = set_misc(row[MISC], task.upper() + name, value)
         return str(block)
 
-    def _sentence(self) -> Sentence:
-        offsets = [(start - self.start, end - self.start) for start, end in self.offsets]
-        return Sentence(self.words, text=self.text, offsets=offsets, opens=self.opens)
-
 
 @dataclass(frozen=True, slots=True)
 class Document(Sequence[TaggedSentence]):
@@ -168,11 +162,7 @@ class Document(Sequence[TaggedSentence]):
     text: str
     sentences: list[TaggedSentence]
 
-    @overload
-    def __getitem__(self, index: int) -> TaggedSentence: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[TaggedSentence]: ...
-    def __getitem__(self, index: int | slice) -> TaggedSentence | list[TaggedSentence]:
+    def __getitem__(self, index: int) -> TaggedSentence:  # type: ignore[override]  # a slice gives a list
         return self.sentences[index]
 
     def __len__(self) -> int:
@@ -210,11 +200,12 @@ class Document(Sequence[TaggedSentence]):
 
 def entity_spans(tags: Sequence[str]) -> list[tuple[int, int]]:
     """[first, last) word of each entity of valid IOB2 tags."""
-    spans = []
-    for first in (index for index, tag in enumerate(tags) if tag[0] == "B"):
-        inside = takewhile(lambda tag: tag[0] == "I", tags[first + 1 :])
-        spans.append((first, first + 1 + len(list(inside))))
-    return spans
+    firsts = [index for index, tag in enumerate(tags) if tag[0] == "B"]
+    return [(first, first + 1 + len(list(takewhile(_is_inside, tags[first + 1 :])))) for first in firsts]
+
+
+def _is_inside(tag: str) -> bool:
+    return tag[0] == "I"
 
 
 def _weights_text(weights: dict[str, float]) -> str:

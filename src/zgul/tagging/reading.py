@@ -14,7 +14,7 @@ import re
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +63,6 @@ class TextSource:
         finally:
             if self.is_file:
                 stream.close()
-
-
-@dataclass(slots=True)
-class Item:
-    """A sentence and, if it came from CoNLL-U, the block that it stood in."""
-
-    sentence: Sentence
-    block: conllu.ConlluSentence | None = None
-
-    def __len__(self) -> int:
-        return len(self.sentence)
 
 
 class Input:
@@ -215,22 +204,24 @@ def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
     return [TextSource(str(file), file, place=Path(file.name)) for file in matching if file.is_file()] or None
 
 
-def read(source: Input, language: str | None = None) -> Iterator[Item]:
+def read(source: Input, language: str | None = None) -> Iterator[Sentence]:
     """The sentences of an input, while it is read. ``language`` helps to find the ends of sentences."""
     stream: Any = source
     if source.kind == "conllu":
-        items = (Item(block.to_sentence(), block) for block in conllu.read(stream, check_upos=False))
-        return _or_text(items) if source.guessed else items
+        return _read_conllu(source)
     if source.kind == "columns":
-        return map(Item, columns.read(stream, task=None))
-    return map(Item, plain_text.read(stream, FORMS[source.kind], language))
+        return columns.read(stream, task=None)
+    return plain_text.read(stream, FORMS[source.kind], language)
 
 
-def _or_text(items: Iterator[Item]) -> Iterator[Item]:
+def _read_conllu(source: Any) -> Iterator[Sentence]:
     """What is taken for CoNLL-U may be text that only begins like it."""
     try:
-        yield from items
+        for block in conllu.read(source, check_upos=False):
+            yield replace(block.to_sentence(), block=block)
     except ZgulError as error:
+        if not source.guessed:
+            raise
         raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, say so: --input text)") from error
 
 

@@ -9,16 +9,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, tee
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
+from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import PACKINGS
 from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
-from zgul.tagging.documents import FORMATS
-from zgul.tagging.reading import KINDS, Input, Item, TextSource, find_sources, read
+from zgul.tagging.documents import FORMATS, TaggedSentence
+from zgul.tagging.reading import KINDS, Input, TextSource, find_sources, read
 from zgul.tagging.text_tagger import TextTagger
 from zgul.tagging.unfinished import OutputFile
 
@@ -113,11 +114,12 @@ def tag_stream(
     for source in sources:
         with source.open(settings.input) as opened:
             chosen, windows = begin(tagger, opened)
-            done += work.write(work.tag(chosen, windows, done), sink, opened)
+            done += work.write(chosen.tag_windows(windows), sink, opened, done)
+            work.read += opened.position
     return done
 
 
-def begin(tagger: TextTagger | Choose, opened: Input) -> tuple[TextTagger, Iterator[list[Item]]]:
+def begin(tagger: TextTagger | Choose, opened: Input) -> tuple[TextTagger, Iterator[list[Sentence]]]:
     """The tagger for an input, and the windows of its sentences. What holds no text is refused before loading."""
     if not any(map(str.strip, opened.look())):
         raise ZgulError(f"{opened.name} holds no words, so there is nothing to tag.")
@@ -145,34 +147,28 @@ class _Work:
             if opened.is_same_file(output):
                 raise ZgulError(f"{output} is the input, and writing would destroy it. Choose another output.")
             tagger, windows = begin(self.tagger, opened)
-            left = file.skip_held(windows, lambda window: next(self.tag(tagger, [window]))[0])
+            left = file.skip_held(windows, lambda window: self.to_text(next(tagger.tag_windows([window]))))
             if file.held:  # what was read so far needs no tagging
                 self.size -= opened.position
                 self.read -= opened.position
             if left is not None:
-                texts = self.tag(tagger, left, file.held)
-                first = list(islice(texts, 1))  # the output is opened when there is something to write
+                tagged = tagger.tag_windows(left, begun=file.held > 0)
+                first = list(islice(tagged, 1))  # the output is opened when there is something to write
                 with file.open() as sink:
-                    done = self.write(chain(first, texts), sink, opened)
-            else:
-                self.read += opened.position
+                    done = self.write(chain(first, tagged), sink, opened, file.held)
+            self.read += opened.position
         return TaggedFile(source.name, output, file.held + done, file.held)
 
-    def tag(self, tagger: TextTagger, windows: Iterable[list[Item]], held: int = 0) -> Iterator[tuple[str, list[Item]]]:
-        """Tag windows that come after ``held`` sentences. Yields each as text in the output's format."""
-        windows, again = tee(windows)
-        sentences = ([item.sentence for item in window] for window in again)
+    def to_text(self, window: list[TaggedSentence], held: int = 0) -> str:
+        """The sentences of a window, which come after ``held`` others, in the output's format."""
         form, probabilities = self.settings.format, self.settings.probabilities
-        for window, tagged in zip(windows, tagger.tag_windows(sentences, begun=held > 0), strict=True):
-            numbered = enumerate(zip(tagged, window, strict=True), start=held + 1)
-            yield "".join(one.to_text(form, n, item.block, probabilities) for n, (one, item) in numbered), window
-            held += len(window)
+        return "".join(one.to_text(form, number, probabilities) for number, one in enumerate(window, start=held + 1))
 
-    def write(self, texts: Iterable[tuple[str, list[Item]]], sink: IO[bytes], opened: Input) -> int:
-        """Write windows as they come. Returns the number of sentences."""
+    def write(self, windows: Iterable[list[TaggedSentence]], sink: IO[bytes], opened: Input, held: int) -> int:
+        """Write windows as they come, after ``held`` sentences. Returns the number of sentences."""
         done = 0
-        for text, window in texts:
-            sink.write(text.encode("utf-8"))
+        for window in windows:
+            sink.write(self.to_text(window, held + done).encode("utf-8"))
             sink.flush()
             done += len(window)
             self.words += sum(map(len, window))
@@ -180,7 +176,6 @@ class _Work:
             total = max(self.words, round(self.words * self.size / read)) if self.size > 0 and read > 0 else 0
             rate = self.words / max(time.monotonic() - self.started, 1e-9)
             self.report(Status("tagging", self.words, total, {"words a second": rate}))
-        self.read += opened.position
         return done
 
 

@@ -212,7 +212,8 @@ def _tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
         ends = list(accumulate(len(word) + 1 for word in sentence.words))
         offsets = [(end - 1 - len(word), end - 1) for word, end in zip(sentence.words, ends, strict=True)]
     places = [(begin + start, end + start) for begin, end in offsets]
-    return TaggedSentence(text, sentence.words, places, layers, sentence.language or "", start, sentence.opens)
+    rest = (start, sentence.opens, sentence.block)
+    return TaggedSentence(text, sentence.words, places, layers, sentence.language or "", *rest)
 
 
 def _name(code: str) -> str:

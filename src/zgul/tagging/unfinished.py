@@ -14,11 +14,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
+from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.files import PACKINGS
-from zgul.tagging.reading import Item
 
-Render = Callable[[list[Item]], str]  # the text of the first window
+Windows = Iterator[list[Sentence]]
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
@@ -54,16 +54,19 @@ class OutputFile:
         if self.part.is_file() and not (self.resume or self.force):
             raise ZgulError(f"{self.part} was not finished. Go on with it with --resume, or begin anew with --force.")
 
-    def skip_held(self, windows: Iterator[list[Item]], render: Render) -> Iterator[list[Item]] | None:
-        """The windows that are not in the output yet; None if it is complete. Refuse whatever would be lost."""
+    def skip_held(self, windows: Windows, to_text: Callable[[list[Sentence]], str]) -> Windows | None:
+        """The windows that are not in the output yet; None if it is complete. Refuse whatever would be lost.
+
+        ``to_text`` gives the text of the first window.
+        """
         exists = self.path.is_file() and self.path.stat().st_size > 0
         if self.resume and self.part.is_file():
             if exists and not self.force:
                 raise ZgulError(f"{self.path} exists beside {self.part}. Replace it with --force.")
-            return self._skip(self.part, windows, render)
+            return self._skip(self.part, windows, to_text)
         if not exists or self.force:
             return windows
-        windows = self._skip(self.path, windows, render)
+        windows = self._skip(self.path, windows, to_text)
         left = list(islice(windows, 1))
         if not left and self.size == self.path.stat().st_size:
             return None
@@ -72,18 +75,21 @@ class OutputFile:
         self.path.rename(self.part)
         return chain(left, windows)
 
-    def _skip(self, path: Path, windows: Iterator[list[Item]], render: Render) -> Iterator[list[Item]]:
+    def _skip(self, path: Path, windows: Windows, to_text: Callable[[list[Sentence]], str]) -> Windows:
         """Go past the windows that a file holds completely. A file that does not begin like the input is refused."""
         self.held = self.size = 0
         with path.open("rb") as file:
             blocks = _read_blocks(file, self.form)
             for window in windows:
                 held = list(islice(blocks, len(window)))
-                for number, ((_, text), item) in enumerate(zip(held, window, strict=False), start=self.held + 1):
-                    if _words(text, self.form) != item.sentence.words:
+                for number, ((_, text), sentence) in enumerate(zip(held, window, strict=False), start=self.held + 1):
+                    if _words(text, self.form) != sentence.words:
                         raise ZgulError(f"{path} holds another text: sentence {number} has other words. {OTHER}")
-                if not self.held and not _begins_like(path, render(window).encode("utf-8")):
-                    raise ZgulError(f"{path} holds something else, or {ANOTHER_WAY}. {OTHER}")
+                if not self.held:
+                    expected = to_text(window).encode("utf-8")
+                    with path.open("rb") as again:
+                        if not expected.startswith(again.read(len(expected))):
+                            raise ZgulError(f"{path} holds something else, or {ANOTHER_WAY}. {OTHER}")
                 if len(held) < len(window):
                     return chain([window], windows)
                 self.held, self.size = self.held + len(window), held[-1][0]
@@ -113,19 +119,13 @@ class OutputFile:
             raise ZgulError(f"{self.path} cannot be written ({error.strerror}).") from error
 
 
-def _begins_like(path: Path, expected: bytes) -> bool:
-    with path.open("rb") as file:
-        return expected.startswith(file.read(len(expected)))
-
-
 def _read_blocks(file: IO[bytes], form: str) -> Iterator[tuple[int, str]]:
     """The complete blocks of a file, each with the position where it ends; an incomplete last one is left out."""
-    block = b""
-    position = 0
+    block, position = b"", 0
     for line in file:
-        position += len(line)
         block += line
         if line == b"\n" or (form == "json" and line.endswith(b"\n")):
+            position += len(block)
             yield position, block.decode("utf-8", "replace")
             block = b""
 
