@@ -22,7 +22,7 @@ from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.tagger import load_tagger
 from zgul.tagging import loading, text_tagger
-from zgul.tagging.text_tagger import FIRST_WINDOW, GPU_WINDOW, MAX_UNKNOWN, WINDOW, Text, TextTagger, windows
+from zgul.tagging.text_tagger import FIRST_WINDOW, GPU_WINDOW, MAX_UNKNOWN, WINDOW, Text, TextTagger
 
 pytestmark = pytest.mark.usefixtures("taggers")
 
@@ -124,7 +124,7 @@ def test_tagging_streams() -> None:
 
 @given(st.lists(st.integers(0, 3000), max_size=30))
 def test_windows_keep_everything_in_order(sizes: list[int]) -> None:
-    found = list(windows(map(range, sizes)))
+    found = list(TextTagger(zgul.languages.find("fo"), {}, {}, {}).windows(map(range, sizes)))
     assert [len(item) for window in found for item in window] == sizes
     assert all(sum(map(len, window[:-1])) < WINDOW for window in found)
 

@@ -13,7 +13,7 @@ import tomllib
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -95,12 +95,11 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
+_version = typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+
+
 @app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
-    ),
-) -> None:
+def _root(version: Annotated[bool, _version] = False) -> None:
     pass
 
 
@@ -111,7 +110,7 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     warnings.showwarning = _show_warning
-    signal.signal(signal.SIGTERM, _stop)  # ends like Ctrl-C: what is finished is kept
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what is finished is kept
     try:
         app(standalone_mode=True)
     except ZgulError as error:
@@ -131,10 +130,6 @@ def main() -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     if issubclass(category, ZgulWarning):
         print(f"zgul: warning: {message}", file=sys.stderr)
-
-
-def _stop(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _save_traceback(error: Exception) -> str:

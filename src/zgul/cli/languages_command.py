@@ -11,7 +11,7 @@ from rich.text import Text
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, make_table, new_console, print_json, similarity_colour
 from zgul.languages import GROUPS, find
-from zgul.tagging.serving import TASKS, LanguageProfile, PaperLanguage, ServingTagger, describe, paper_languages
+from zgul.tagging.serving import TASKS, LanguageProfile, PaperLanguage, Served, describe, paper_languages
 
 app = new_app()
 NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."
@@ -117,7 +117,7 @@ def _service(profile: LanguageProfile) -> list[tuple[str, str]]:
     return rows
 
 
-def _accuracy(tagger: ServingTagger) -> str:
+def _accuracy(tagger: Served) -> str:
     if tagger.expected:
         return f"expect an F1 of about {tagger.expected.f1:.0f}: {tagger.expected.note}"
     if tagger.warning:

@@ -14,11 +14,11 @@ COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), 
 class ProgressBars:
     """Shows the `Status` reports of long work: ``with ProgressBars() as bars: train(config, report=bars)``."""
 
-    def __init__(self, *, transient: bool = False) -> None:
+    def __init__(self, *, transient: bool = False, hidden: bool = False) -> None:
         """``transient`` bars vanish at the end, and write no plain lines."""
         self.console = Console(stderr=True, highlight=False)
         self.prints_lines = not transient and not self.console.is_terminal
-        bars = {"transient": transient, "disable": not self.console.is_terminal}
+        bars = {"transient": transient, "disable": hidden or not self.console.is_terminal}
         self.progress = Progress(*COLUMNS, TimeRemainingColumn(), console=self.console, **bars)  # type: ignore[arg-type]
         self._tasks: dict[str, TaskID] = {}
         self._figures: dict[str, dict[str, float]] = {}

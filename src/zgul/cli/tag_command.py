@@ -2,8 +2,6 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +16,7 @@ from zgul.cli.progress_bars import ProgressBars
 from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, Task, with_em_options
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
-from zgul.progress import Report, Status, silent
+from zgul.progress import Status
 from zgul.tagging.display import LEGEND, legend, render, shown_marks
 from zgul.tagging.langid import guess
 from zgul.tagging.loading import load
@@ -77,7 +75,7 @@ def tag(
     if form == TERMINAL:
         _show(choose, sources, files)
     elif streams:
-        with _progress(wanted=not sys.stdout.isatty()) as report:
+        with _progress(hidden=sys.stdout.isatty()) as report:
             tag_stream(choose, sources, sys.stdout.buffer, files, report=report)
     else:
         _write(choose, sources, output, files)
@@ -104,15 +102,11 @@ def _write(choose: Choose, sources: list[TextSource], output: str, settings: Fil
         raise ZgulError(f"{failed} of {len(results)} files were not tagged.")
 
 
-@contextmanager
-def _progress(wanted: bool = True) -> Iterator[Report]:
+def _progress(hidden: bool = False) -> ProgressBars:
     """A bar on standard error, from the seconds that loading takes."""
-    if not wanted:
-        yield silent
-        return
-    with ProgressBars(transient=True) as bars:
-        bars(Status("tagging", 0, 0))
-        yield bars
+    bars = ProgressBars(transient=True, hidden=hidden)
+    bars(Status("tagging", 0, 0))
+    return bars
 
 
 def _guess(text: str) -> str:

@@ -16,7 +16,6 @@ from zgul.errors import ZgulError
 from zgul.files import write_json
 from zgul.languages import find
 from zgul.options import read_yaml
-from zgul.tagger import Tagger
 from zgul.training import run
 from zgul.training.config import TrainingConfig
 from zgul.training.trainer import CHECKPOINT
@@ -85,15 +84,6 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     return {outer: {inner: value} if dot else value}
 
 
-def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
-    try:
-        with ProgressBars() as bars:
-            tagger = run.train(config, output, report=bars, saving=saving)
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_how_to_go_on(output if (output / CHECKPOINT).is_file() else None, saving)) from stop
-    _show(tagger, output)
-
-
 def _how_to_go_on(output: Path | None, saving: run.Saving, more: str = "") -> str:
     if output is None:
         return "there was nothing to keep yet"
@@ -102,7 +92,12 @@ def _how_to_go_on(output: Path | None, saving: run.Saving, more: str = "") -> st
     return f"nothing is lost. Go on with: zgul train --output {shlex.quote(str(output))} --resume{more}"
 
 
-def _show(tagger: Tagger, output: Path) -> None:
+def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
+    try:
+        with ProgressBars() as bars:
+            tagger = run.train(config, output, report=bars, saving=saving)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(_how_to_go_on(output if (output / CHECKPOINT).is_file() else None, saving)) from stop
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
     cost = f"{about['steps']} steps, {about['seconds']:.0f} seconds"

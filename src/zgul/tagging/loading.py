@@ -55,9 +55,15 @@ def load(
     if task not in (None, "both"):
         check_task(task)
     if model is not None:
-        served, taggers = _load_model(str(model), task, place, precision)
+        tagger = _load_model(str(model), task, place, precision)
+        served = {tagger.task: Served(str(model), tagger.task, None, "it was asked for by name")}
+        taggers = {tagger.task: tagger}
     else:
-        served = _find_serving(language, task)
+        group = assign_group(language)
+        task = task or (group.task if group else "pos")
+        served = {name: serving(language, name) for name in (TASKS if task == "both" else [task])}
+        for problem in filter(None, [one.warning for one in served.values()]):
+            warnings.warn(problem, ZgulWarning, stacklevel=2)
         taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
     inference = {
         name: choose_inference(tagger, language.code, em=em, adaptive=adaptive, changes=changes)
@@ -66,27 +72,14 @@ def load(
     return TextTagger(language, taggers, served, inference, weights)
 
 
-def _load_model(
-    model: str, task: str | None, device: str, precision: str
-) -> tuple[dict[str, Served], dict[str, Tagger]]:
+def _load_model(model: str, task: str | None, device: str, precision: str) -> Tagger:
     """The tagger that the user named, which must be for the task."""
     if task == "both":
         raise ZgulError("A model has one task. For both tasks leave the model out.")
     tagger = load_named(model, device, precision)
     if task not in (None, tagger.task):
         raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
-    return {tagger.task: Served(model, tagger.task, None, "it was asked for by name")}, {tagger.task: tagger}
-
-
-def _find_serving(language: Language, task: str | None) -> dict[str, Served]:
-    """The shipped taggers that serve a language, by task."""
-    group = assign_group(language)
-    task = task or (group.task if group else "pos")
-    served = {name: serving(language, name) for name in (TASKS if task == "both" else [task])}
-    for one in served.values():
-        if one.warning:
-            warnings.warn(one.warning, ZgulWarning, stacklevel=3)
-    return served
+    return tagger
 
 
 def choose_inference(
@@ -141,23 +134,21 @@ class ShippedTagger(Tagger):
         shipped = load_shipped(self.name)
         if not torch.equal(self.model.head.weight.cpu(), shipped.model.head.weight):  # it was trained further
             return super().__reduce_ex__(protocol)
-        settings = {field: getattr(self, field) for field in SETTINGS}
-        return _restore, (self.name, str(self.device), settings)
+        settings = [getattr(self, field) for field in SETTINGS]
+        return _restore, (self.name, str(self.device), *settings)
 
 
-def _restore(name: str, device: str, settings: dict[str, Any]) -> Tagger:
-    return replace(load_shipped(name, device), **settings)
+def _restore(name: str, device: str, *settings: Any) -> Tagger:
+    return replace(load_shipped(name, device), **dict(zip(SETTINGS, settings, strict=True)))
 
 
 def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> Tagger:
     """The shipped tagger of this name, on a device. Taggers do not change, so all users share what is loaded once."""
     path = shipped_folder() / name
     if not (path / "config.json").is_file():
-        raise ZgulError(
-            f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}). Install the '
-            "package with its weights again, or use a folder of your own: zgul tag --model FOLDER, "
-            "zgul.load(model=FOLDER)."
-        )
+        problem = f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}).'
+        advice = "or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
+        raise ZgulError(f"{problem} Install the package with its weights again, {advice}")
     return _load(path, str(find_device(device)), precision)
 
 

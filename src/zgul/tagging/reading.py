@@ -54,6 +54,11 @@ class TextSource:
     def is_file(self) -> bool:
         return self.path is not None and str(self.path) != "-"
 
+    @property
+    def size(self) -> int:
+        """In bytes; 0 if it is not known."""
+        return self.path.stat().st_size if self.path and self.is_file and self.path.suffix not in PACKINGS else 0
+
     @contextlib.contextmanager
     def open(self, kind: str = "auto") -> Iterator[Input]:
         """Open the source for reading. ``kind`` is one of `KINDS`."""
@@ -139,25 +144,17 @@ class Input:
                 raise ZgulError(f"{self.name} {problem}")
             self._encoding = "utf-8"
             return text
-        if not _is_latin1(line):
+        text = line.decode(LATIN1, "replace")
+        letters = [letter for letter in text if letter.isalpha()]
+        western = 2 * sum(map(str.isascii, letters)) >= len(letters)  # most letters are ASCII
+        if not western or not all((sign.isprintable() and sign != "\ufffd") or sign.isspace() for sign in text):
             return line
         if self._encoding != LATIN1:
             self._encoding = LATIN1
             problem = f"{self.name} is not UTF-8. It is read as Latin-1 (Windows-1252)."
             advice = "If letters come out wrong, convert it first: iconv -f ENCODING -t UTF-8"
             warnings.warn(f"{problem} {advice}", ZgulWarning, stacklevel=4)
-        return line.decode(LATIN1)
-
-
-def _is_latin1(line: bytes) -> bool:
-    """Whether a line may be text in a western encoding: printable, and most of its letters are ASCII."""
-    try:
-        text = line.decode(LATIN1)
-    except UnicodeDecodeError:
-        return False
-    letters = [letter for letter in text if letter.isalpha()]
-    western = 2 * sum(map(str.isascii, letters)) >= len(letters)
-    return western and all(sign.isprintable() or sign.isspace() for sign in text)
+        return text
 
 
 def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> list[TextSource]:
@@ -191,11 +188,12 @@ def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
     try:
         if path.is_dir():
             skipped = leave_out.resolve() if leave_out is not None else None
-            inside = [
+            files = [
                 file for file in sorted(path.rglob("*")) if file.is_file() and skipped not in file.resolve().parents
             ]
-            sources = [TextSource(str(file), file, place=file.relative_to(path)) for file in inside]
-            return [source for source in sources if not any(part.startswith(".") for part in source.place.parts)]
+            places = {file: file.relative_to(path) for file in files}
+            hidden = [file for file, place in places.items() if any(part.startswith(".") for part in place.parts)]
+            return [TextSource(str(file), file, place=places[file]) for file in files if file not in hidden]
         if path.exists():
             return [TextSource(name, path, place=Path(path.name))]
         matching = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207

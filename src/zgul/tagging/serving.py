@@ -6,7 +6,7 @@ for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy come
 """
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,17 +33,6 @@ CHECK = "Check its tags before you rely on them."
 
 
 @dataclass(frozen=True)
-class Served:
-    """The tagger that serves a language for a task, and why."""
-
-    name: str  # of the tagger, such as "germanic-pos"
-    task: str
-    group: str | None  # the language's group; None outside every group
-    reason: str
-    warning: str | None = None  # for a language that the tagger was not made for
-
-
-@dataclass(frozen=True)
 class ExpectedAccuracy:
     """The F1 to expect of a tagger for a language, in per cent."""
 
@@ -53,11 +42,16 @@ class ExpectedAccuracy:
 
 
 @dataclass(frozen=True)
-class ServingTagger(Served):
-    """The tagger that serves a language for a task, why, and what accuracy to expect."""
+class Served:
+    """The tagger that serves a language for a task, and why."""
 
-    installed: bool = False
-    expected: ExpectedAccuracy | None = None  # None where nothing related was measured
+    name: str  # of the tagger, such as "germanic-pos"
+    task: str
+    group: str | None  # the language's group; None outside every group
+    reason: str
+    warning: str | None = None  # for a language that the tagger was not made for
+    installed: bool = True
+    expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, where something related was measured
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class LanguageProfile:
     features_of: str  # code of the language whose URIEL features are used
     most_related: str  # source of its group, or of all groups if it has none
     similarity: dict[str, dict[Kind, float]]  # to each source by kind, the most similar source first
-    taggers: tuple[ServingTagger, ...]  # one per task
+    taggers: tuple[Served, ...]  # one per task
 
 
 @dataclass(frozen=True)
@@ -108,23 +102,23 @@ def serving(lang: str | Language, task: str) -> Served:
     check_task(task)
     language = find(lang)
     assignment = explain_group(language)
-    group, name = assignment.group, f"all-{task}"
+    group, name, warning = assignment.group, f"all-{task}", None
     codes = shipped_config(name).get("sources", ())
     sources = ", ".join(find(code).name for code in codes) or "all source languages"
     if group is None:
+        reason = f"{language.name} belongs to no group ({assignment.reason})"
         related = f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}"
         warning = f'{related}. The tagger "{name}" rests on {sources} alone. {CHECK}'
-        return Served(name, task, None, f"{language.name} belongs to no group ({assignment.reason})", warning)
-    if not assignment.alone:
+    elif not assignment.alone:
         distant = assignment.reason.partition(";")[0]
+        reason = f"it {distant}, so none of them fits; this one rests on {sources}"
         related = f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}"
         warning = f'{related}. The tagger "{name}" rests on {sources}. {CHECK}'
-        reason = f"it {distant}, so none of them fits; this one rests on {sources}"
-        return Served(name, task, group.name, reason, warning)
-    if group.task == task:
-        return Served(f"{group.name}-{task}", task, group.name, f"{group.name}: {assignment.reason}")
-    reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {sources}"
-    return Served(name, task, group.name, reason)
+    elif group.task == task:
+        name, reason = f"{group.name}-{task}", f"{group.name}: {assignment.reason}"
+    else:
+        reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {sources}"
+    return Served(name, task, group.name if group else None, reason, warning, name in shipped_names())
 
 
 def describe(language: str | Language) -> LanguageProfile:
@@ -133,18 +127,14 @@ def describe(language: str | Language) -> LanguageProfile:
     with _no_warnings():
         assignment = explain_group(language)
         similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
-        taggers = []
-        for task in TASKS:
-            served = serving(language, task)
-            expected, installed = expected_accuracy(language, task), served.name in shipped_names()
-            taggers.append(ServingTagger(**asdict(served), installed=installed, expected=expected))
+        served = [serving(language, task) for task in TASKS]
         return LanguageProfile(
             language,
             assignment,
             feature_source(language.iso3).code,
             most_related(language, assignment.group.sources if assignment.group else SOURCES),
             dict(sorted(similar.items(), key=lambda item: -item[1]["average"])),
-            tuple(taggers),
+            tuple(replace(one, expected=expected_accuracy(language, one.task)) for one in served),
         )
 
 

@@ -27,6 +27,8 @@ TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv")  # the format's suffix repl
 PANEL = "Files"
 
 Choose = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
+AnyTagger = TextTagger | Choose
+AnySource = TextSource | Path | str
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class FileSettings(Options):
     force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
 
 
+DEFAULT = FileSettings()
+
+
 @dataclass(frozen=True)
 class TaggedFile:
     """What became of one input."""
@@ -57,12 +62,7 @@ class TaggedFile:
 
 
 def tag_file(
-    tagger: TextTagger | Choose,
-    source: TextSource | Path | str,
-    output: Path | str,
-    settings: FileSettings = FileSettings(),
-    *,
-    report: Report = silent,
+    tagger: AnyTagger, source: AnySource, output: Path | str, settings: FileSettings = DEFAULT, report: Report = silent
 ) -> TaggedFile:
     """Tag one input. The output appears when it is complete; until then it is ``OUTPUT.part``.
 
@@ -75,11 +75,10 @@ def tag_file(
 
 
 def tag_files(
-    tagger: TextTagger | Choose,
-    sources: Sequence[TextSource | Path | str],
+    tagger: AnyTagger,
+    sources: Sequence[AnySource],
     folder: Path | str,
-    settings: FileSettings = FileSettings(),
-    *,
+    settings: FileSettings = DEFAULT,
     report: Report = silent,
 ) -> list[TaggedFile]:
     """Tag files, folders and patterns into a folder. Outputs that are complete already are kept.
@@ -101,11 +100,10 @@ def tag_files(
 
 
 def tag_stream(
-    tagger: TextTagger | Choose,
+    tagger: AnyTagger,
     sources: Sequence[TextSource],
     sink: IO[bytes],
-    settings: FileSettings = FileSettings(),
-    *,
+    settings: FileSettings = DEFAULT,
     report: Report = silent,
 ) -> int:
     """Tag inputs one after the other into an open stream. Returns the number of sentences."""
@@ -119,7 +117,7 @@ def tag_stream(
     return done
 
 
-def begin(tagger: TextTagger | Choose, opened: Input) -> tuple[TextTagger, Iterator[list[Sentence]]]:
+def begin(tagger: AnyTagger, opened: Input) -> tuple[TextTagger, Iterator[list[Sentence]]]:
     """The tagger for an input, and the windows of its sentences. What holds no text is refused before loading."""
     if not any(map(str.strip, opened.look())):
         raise ZgulError(f"{opened.name} holds no words, so there is nothing to tag.")
@@ -131,10 +129,10 @@ class _Work:
     """Tagging some inputs with the same settings. Reports words, and how many there will be by the inputs' size."""
 
     def __init__(
-        self, tagger: TextTagger | Choose, settings: FileSettings, sources: Sequence[TextSource], report: Report
+        self, tagger: AnyTagger, settings: FileSettings, sources: Sequence[TextSource], report: Report
     ) -> None:
         self.tagger, self.settings, self.report = tagger, settings, report
-        self.size = _total_size(sources)
+        self.size = sum(source.size for source in sources) if all(source.size for source in sources) else 0
         self.read = 0  # bytes of the inputs that are finished
         self.words = 0
         self.started = time.monotonic()
@@ -179,9 +177,9 @@ class _Work:
         return done
 
 
-def _find(given: Sequence[TextSource | Path | str], leave_out: Path | None = None) -> list[TextSource]:
-    names = [source for source in given if not isinstance(source, TextSource)]
+def _find(given: Sequence[AnySource], leave_out: Path | None = None) -> list[TextSource]:
     sources = [source for source in given if isinstance(source, TextSource)]
+    names = [source for source in given if not isinstance(source, TextSource)]
     return sources + (find_sources(names, leave_out) if names else [])
 
 
@@ -202,10 +200,3 @@ def _plan_outputs(sources: Sequence[TextSource], folder: Path, form: str) -> dic
             raise ZgulError(f"{both} would both be written to {output}. Rename one of them.")
         outputs[output] = source
     return outputs
-
-
-def _total_size(sources: Sequence[TextSource]) -> int:
-    """Bytes of the inputs; 0 if that is not known of all."""
-    paths = [source.path for source in sources if source.path is not None and source.is_file]
-    packed = any(path.suffix in PACKINGS for path in paths)
-    return 0 if packed or len(paths) < len(sources) else sum(path.stat().st_size for path in paths)

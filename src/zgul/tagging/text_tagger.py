@@ -94,9 +94,7 @@ class TextTagger:
         """Tag sentences, in order, while they come."""
         return chain.from_iterable(self.tag_windows(self.windows(sentences)))
 
-    def tag_windows(
-        self, windows: Iterable[Sequence[Sentence]], *, begun: bool = False
-    ) -> Iterator[list[TaggedSentence]]:
+    def tag_windows(self, windows: Iterable[list[Sentence]], *, begun: bool = False) -> Iterator[list[TaggedSentence]]:
         """Tag the windows of one text. ``begun`` says that its first ones were tagged before.
 
         A text of which the encoder knows too little is refused at its beginning. Further on there is one warning.
@@ -117,17 +115,24 @@ class TextTagger:
             long |= sum(map(len, full)) >= WINDOW
             if long:
                 release_memory()
-            empty = repeat(Layer([], []))  # for sentences without words
-            sources = [layers if sentence.words else dict.fromkeys(layers, empty) for sentence in sentences]
-            yield [
-                _tagged(sentence, {task: next(layer) for task, layer in own.items()})
-                for sentence, own in zip(sentences, sources, strict=True)
-            ]
+            empty = dict.fromkeys(layers, repeat(Layer([], [])))  # of a sentence without words
+            sources = [layers if sentence.words else empty for sentence in sentences]
+            own = ({task: next(layer) for task, layer in source.items()} for source in sources)
+            yield list(map(_tagged, sentences, own))
 
     def windows(self, items: Iterable[T]) -> Iterator[list[T]]:
-        """Cut a stream of sentences into windows. A GPU needs more words at once."""
+        """Cut a stream of sentences into windows. The first ones are smaller. A GPU needs more words at once."""
         on_gpu = any(tagger.device.type == "cuda" for tagger in self.taggers.values())
-        return windows(items, GPU_WINDOW if on_gpu else WINDOW)
+        limit, count, window = FIRST_WINDOW, 0, list[T]()
+        for item in items:
+            window.append(item)
+            count += max(1, len(item))
+            if count >= limit:
+                yield window
+                limit = min(2 * limit, GPU_WINDOW if on_gpu else WINDOW)
+                count, window = 0, []
+        if window:
+            yield window
 
     def entities(self, text: Text) -> list[dict[str, Any]]:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
@@ -140,20 +145,6 @@ class TextTagger:
         sources = ", ".join(map(_name, self.taggers[task].parts.sources))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
-
-
-def windows(items: Iterable[T], most: int = WINDOW) -> Iterator[list[T]]:
-    """Cut a stream into windows of about ``most`` words. The first ones are smaller."""
-    limit, count = FIRST_WINDOW, 0
-    window: list[T] = []
-    for item in items:
-        window.append(item)
-        count += max(1, len(item))
-        if count >= limit:
-            yield window
-            window, count, limit = [], 0, min(2 * limit, most)
-    if window:
-        yield window
 
 
 def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
@@ -184,11 +175,10 @@ def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) ->
         advice = "Transliterate it first, into the script of the languages that the tagger learnt from."
         refused = f"Text with more than {MAX_UNKNOWN:.0%} is refused, because its tags would mean nothing."
         raise ZgulError(f"{_unknown(share, words)}. {refused} {advice}")
-    for passage in [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share else ():
-        share = tagger.pieces.unknown_share(passage)
-        if share > MAX_UNKNOWN:
-            return f"{_unknown(share, passage)}. Its tags mean nothing (said once; there may be more of it)."
-    return ""
+    passages = [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share else []
+    shares = ((tagger.pieces.unknown_share(passage), passage) for passage in passages)
+    unknown = next((_unknown(*pair) for pair in shares if pair[0] > MAX_UNKNOWN), "")
+    return unknown and f"{unknown}. Its tags mean nothing (said once; there may be more of it)."
 
 
 def _unknown(share: float, words: list[str]) -> str:
