@@ -70,7 +70,7 @@ def test_unknown_tasks_are_refused() -> None:
         serving("fo", "chunk")
 
 
-LIGHT = ["serving", "documents", "langid", "reading", "display", "unfinished"]
+LIGHT = ["serving", "documents", "langid", "reading", "display"]
 
 
 @pytest.mark.parametrize("module", ["zgul", *(f"zgul.tagging.{name}" for name in LIGHT)])

@@ -1,13 +1,12 @@
 """``zgul compare``: is one system better than another, or is it chance?"""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_result
 from zgul.paper.comparison import RunComparison, compare_runs
 
 app = new_app()
@@ -33,10 +32,7 @@ def compare(
     in --gold.
     """
     result = compare_runs(first, second, gold=gold, task=task, samples=samples, confidence=confidence)
-    if as_json:
-        print_json(asdict(result))
-    else:
-        _show(result)
+    print_result(result, _show, as_json)
 
 
 def _show(result: RunComparison) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import AsJson, make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_json, print_result
 from zgul.cli.progress_bars import ProgressBars
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
@@ -101,10 +100,7 @@ def show_stats(
     """Measure a data folder: sentences, words, scripts, tags, overlap with the sources."""
     with ProgressBars(transient=True) as bars:
         statistics = measure(data_dir, bars)
-    if as_json:
-        print_json(asdict(statistics))
-    else:
-        _print_statistics(statistics)
+    print_result(statistics, _print_statistics, as_json)
 
 
 def _print_statistics(statistics: Statistics) -> None:

@@ -1,7 +1,6 @@
 """``zgul languages``: who a language is, which taggers serve it, what accuracy to expect."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, make_table, new_console, print_json, similarity_colour
+from zgul.cli.printing import AsJson, make_table, new_console, print_result, similarity_colour
 from zgul.languages import GROUPS, find
 from zgul.tagging.serving import TASKS, LanguageProfile, PaperLanguage, Served, describe, paper_languages
 
@@ -21,17 +20,9 @@ NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt
 def languages(language: Annotated[str | None, typer.Argument(help=NAMES)] = None, as_json: AsJson = False) -> None:
     """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect."""
     if language is None:
-        rows = paper_languages()
-        if as_json:
-            print_json([asdict(row) for row in rows])
-        else:
-            _show_paper_languages(rows)
-        return
-    profile = describe(language)
-    if as_json:
-        print_json(asdict(profile))
+        print_result(paper_languages(), _show_paper_languages, as_json)
     else:
-        _show_profile(profile)
+        print_result(describe(language), _show_profile, as_json)
 
 
 def _show_profile(profile: LanguageProfile) -> None:
@@ -41,10 +32,8 @@ def _show_profile(profile: LanguageProfile) -> None:
         title.append(f"  {profile.language.autonym}", style="not bold")
     console.print(title)
     console.print(_sheet(_identity(profile)))
-    console.print("\nRelatedness to the source languages", style="bold")
-    console.print(_similarities(profile))
-    console.print("\nServed by", style="bold")
-    console.print(_sheet(_service(profile)))
+    console.print("\n[bold]Relatedness to the source languages[/bold]", _similarities(profile), sep="\n")
+    console.print("\n[bold]Served by[/bold]", _sheet(_service(profile)), sep="\n")
 
 
 def _show_paper_languages(languages: Sequence[PaperLanguage]) -> None:

@@ -1,10 +1,9 @@
 """``zgul methods``: every method of the paper, what it trains and how it infers."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_result
 from zgul.paper.method_descriptions import MethodDescription, describe_methods
 
 app = new_app()
@@ -18,11 +17,7 @@ WITH_TEXT = (
 @app.command()
 def methods(as_json: AsJson = False) -> None:
     """Show every method: its name in the paper, what it trains and freezes, how it infers, how large it is."""
-    described = describe_methods()
-    if as_json:
-        print_json([asdict(method) for method in described])
-    else:
-        _show(described)
+    print_result(describe_methods(), _show, as_json)
 
 
 def _show(described: Sequence[MethodDescription]) -> None:

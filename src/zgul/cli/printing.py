@@ -1,20 +1,29 @@
 """What all commands print alike: JSON, tables, similarities."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
 def print_json(value: object) -> None:
-    """Print plain data for other programs."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    """Print plain data or dataclasses for other programs."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=vars))
+
+
+def print_result(result: T, show: Callable[[T], None], as_json: bool) -> None:
+    """Print what a library function returned, as JSON or for people by ``show``."""
+    if as_json:
+        print_json(result)
+    else:
+        show(result)
 
 
 def new_console(*, piped: int = 80, at_least: int = 0) -> Console:

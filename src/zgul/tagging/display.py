@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,12 +38,18 @@ def plain(sentences: Iterable[TaggedSentence]) -> str:
 
 def render(sentence: TaggedSentence, width: int) -> Text:
     """Words over tags and, where there are weights, over the shares of the source languages."""
-    layers = sentence.layers
-    rows = [("", _words(sentence))]
-    labelled = any(layer.weights for layer in layers.values())
-    for task, layer in layers.items():
-        rows.append((task.upper() if labelled else "", [_tag(layer, index) for index in range(len(sentence))]))
-        rows += _weights(layer)
+    styles = ["bold"] * len(sentence)
+    if "ner" in sentence.layers:  # names alone are bold
+        styles = [f"bold {_colour(kind)}" if kind else "not bold" for kind in map(_kind, sentence.ner)]
+    rows = [("", list(map(Text, sentence.words, styles)))]
+    labelled = any(layer.weights for layer in sentence.layers.values())
+    for task, layer in sentence.layers.items():
+        tags = [Text(_label(layer, index, "───"), style=_colour(_kind(tag))) for index, tag in enumerate(layer.tags)]
+        rows.append((task.upper() if labelled else "", tags))
+        for code in layer.weights[0] if layer.weights else ():
+            shares = [weights[code] for weights in layer.weights or ()]
+            if max(shares) >= WORTH_SHOWING:
+                rows.append((code, [Text(f"{share:.0%}", style="bold" if share >= 0.5 else "dim") for share in shares]))
     return _columns(rows, width)
 
 
@@ -51,9 +57,9 @@ def legend(marks: Iterable[str]) -> Text:
     """Explain the marks that were shown."""
     entries = []
     for mark in sorted(marks, key=lambda mark: (not mark.isalpha(), mark)):
-        meaning, colour = MEANINGS.get(mark, UNKNOWN)
+        meaning = " " + MEANINGS.get(mark, UNKNOWN)[0]
         # a mark and its meaning stay on one line
-        entries.append(Text().append(mark, style=colour).append(f" {meaning}".replace(" ", "\u00a0"), style="dim"))
+        entries.append(Text(mark, style=_colour(mark)).append(meaning.replace(" ", "\u00a0"), style="not bold dim"))
     return Text("   ").join(entries)
 
 
@@ -62,7 +68,7 @@ def shown_marks(sentence: TaggedSentence) -> set[str]:
     marks = set()
     for layer in sentence.layers.values():
         marks |= {_kind(tag) for tag in layer.tags}
-        marks |= {"?" for index in range(len(layer.tags)) if _is_unsure(layer, index)}
+        marks |= {"?" for index in range(len(layer.tags)) if _label(layer, index).endswith("?")}
         marks |= {"%" for _ in layer.weights or ()}
     return marks - {""}
 
@@ -72,62 +78,38 @@ def _kind(tag: str) -> str:
     return tag.removeprefix("B-").removeprefix("I-") if tag != "O" else ""
 
 
-def _is_unsure(layer: Layer, index: int) -> bool:
-    return layer.tags[index] != "O" and layer.probabilities[index] < UNSURE
+def _colour(kind: str) -> str:
+    return MEANINGS.get(kind, UNKNOWN)[1] if kind else ""
 
 
-def _words(sentence: TaggedSentence) -> list[Text]:
-    """The words, in bold; if there are names, these alone are bold and have their colour."""
-    if "ner" not in sentence.layers:
-        return [Text(word, style="bold") for word in sentence.words]
-    kinds = map(_kind, sentence.ner)
-    styles = [f"bold {MEANINGS.get(kind, UNKNOWN)[1]}" if kind else "not bold" for kind in kinds]
-    return [Text(word, style=style) for word, style in zip(sentence.words, styles, strict=True)]
-
-
-def _tag(layer: Layer, index: int) -> Text:
-    """The tag below a word; below the further words of a name a line."""
-    tag, kind = layer.tags[index], _kind(layer.tags[index])
-    label = "───" if tag.startswith("I-") else kind
-    return Text(label + "?" * _is_unsure(layer, index), style=MEANINGS.get(kind, UNKNOWN)[1] if kind else "")
-
-
-def _weights(layer: Layer) -> list[Row]:
-    """A row for each source language: its share in percent."""
-    rows = []
-    for code in layer.weights[0] if layer.weights else ():
-        shares = [weights[code] for weights in layer.weights or ()]
-        if max(shares) >= WORTH_SHOWING:
-            styles = ["bold" if share >= 0.5 else "" if share >= 0.25 else "dim" for share in shares]
-            cells = [Text(f"{share:.0%}", style=style) for share, style in zip(shares, styles, strict=True)]
-            rows.append((code, cells))
-    return rows
+def _label(layer: Layer, index: int, inside: str = "") -> str:
+    """What stands below a word; ``inside`` below the further words of a name."""
+    tag = layer.tags[index]
+    unsure = tag != "O" and layer.probabilities[index] < UNSURE
+    return (inside if tag.startswith("I-") else _kind(tag)) + "?" * unsure
 
 
 def _columns(rows: list[Row], width: int) -> Text:
     """Lay the cells out in columns, as many as fit beside each other."""
     margin = max(len(label) + len(GAP) if label else 0 for label, _ in rows)
     widths = [max(cell_len(cell.plain) for cell in cells) for cells in zip(*(cells for _, cells in rows), strict=True)]
-    lines: list[Text] = []
+    blocks = []
     start = 0
     while start < len(widths):
         end, used = start, margin
         while end < len(widths) and (end == start or used + widths[end] <= width):
             used += widths[end] + len(GAP)
             end += 1
-        if lines:
-            lines.append(Text(""))
+        lines = []
         for label, cells in rows:
             line = Text().append(label.ljust(margin), style="dim")
             for cell, size in zip(cells[start:end], widths[start:end], strict=True):
                 line.append_text(cell).append(" " * (size - cell_len(cell.plain)) + GAP)
             line.rstrip()
             lines.append(line)
+        blocks.append(Text("\n").join(lines))
         start = end
-    return Text("\n").join(lines)
-
-
-# --- HTML
+    return Text("\n\n").join(blocks)
 
 
 def html(sentences: Iterable[TaggedSentence]) -> str:
@@ -141,22 +123,17 @@ def html(sentences: Iterable[TaggedSentence]) -> str:
         if colour != "dim":
             red, green, blue = Color.parse(colour).get_truecolor()
             colours += f".zgul .{tag} {{ background: rgb({red} {green} {blue} / 0.3) }}\n"
-    return f'<div class="zgul">\n<style>\n{STYLE}{colours}</style>\n{"".join(map(_paragraph, sentences))}</div>\n'
+    paragraphs = ""
+    for sentence in sentences:
+        below = ["".join(marks) for marks in zip(*map(_html_marks, sentence.layers.values()), strict=True)]
+        words = [f"<span>{escape(word)}{marks}</span>" for word, marks in zip(sentence.words, below, strict=True)]
+        paragraphs += f'<p lang="{escape(sentence.language)}" dir="auto">{" ".join(words)}</p>\n'
+    return f'<div class="zgul">\n<style>\n{STYLE}{colours}</style>\n{paragraphs}</div>\n'
 
 
-def _paragraph(sentence: TaggedSentence) -> str:
-    words = [
-        f"<span>{escape(word)}{''.join(_html_tag(layer, index) for layer in sentence.layers.values())}</span>"
-        for index, word in enumerate(sentence.words)
-    ]
-    return f'<p lang="{escape(sentence.language)}" dir="auto">{" ".join(words)}</p>\n'
-
-
-def _html_tag(layer: Layer, index: int) -> str:
-    """The tag below a word; below the further words of a name an unnamed band of the same colour."""
-    tag, kind = layer.tags[index], escape(_kind(layer.tags[index]))
-    if not kind:
-        return "<i></i>"
-    meaning = f"{escape(MEANINGS.get(kind, [kind])[0])}, {layer.probabilities[index]:.0%}"
-    label = ("" if tag.startswith("I-") else kind) + "?" * _is_unsure(layer, index)
-    return f'<i class="{kind}" title="{meaning}">{label}</i>'
+def _html_marks(layer: Layer) -> Iterator[str]:
+    """The tag below each word; below the further words of a name an unnamed band of the same colour."""
+    for index, kind in enumerate(map(_kind, layer.tags)):
+        meaning = f"{MEANINGS.get(kind, [kind])[0]}, {layer.probabilities[index]:.0%}"
+        label = f' class="{escape(kind)}" title="{escape(meaning)}">{escape(_label(layer, index))}' if kind else ">"
+        yield f"<i{label}</i>"

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,11 @@ def load(
     if task not in (None, "both"):
         check_task(task)
     if model is not None:
-        tagger = _load_model(str(model), task, place, precision)
+        if task == "both":
+            raise ZgulError("A model has one task. For both tasks leave the model out.")
+        tagger = load_named(str(model), place, precision)
+        if task not in (None, tagger.task):
+            raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
         served = {tagger.task: Served(str(model), tagger.task, None, "it was asked for by name")}
         taggers = {tagger.task: tagger}
     else:
@@ -65,21 +69,9 @@ def load(
         for problem in filter(None, [one.warning for one in served.values()]):
             warnings.warn(problem, ZgulWarning, stacklevel=2)
         taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
-    inference = {
-        name: choose_inference(tagger, language.code, em=em, adaptive=adaptive, changes=changes)
-        for name, tagger in taggers.items()
-    }
+    choose = partial(choose_inference, language=language.code, em=em, adaptive=adaptive, changes=changes)
+    inference = {name: choose(tagger) for name, tagger in taggers.items()}
     return TextTagger(language, taggers, served, inference, weights)
-
-
-def _load_model(model: str, task: str | None, device: str, precision: str) -> Tagger:
-    """The tagger that the user named, which must be for the task."""
-    if task == "both":
-        raise ZgulError("A model has one task. For both tasks leave the model out.")
-    tagger = load_named(model, device, precision)
-    if task not in (None, tagger.task):
-        raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
-    return tagger
 
 
 def choose_inference(

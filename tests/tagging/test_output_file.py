@@ -9,7 +9,7 @@ import pytest
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.tagging.documents import FORMATS, Layer, TaggedSentence
-from zgul.tagging.unfinished import OutputFile
+from zgul.tagging.tag_files import FileSettings, OutputFile
 
 WINDOWS = [[Sentence([f"w{i}{j}", "x"]) for j in range(i + 1)] for i in range(4)]
 
@@ -35,7 +35,7 @@ def whole(form: str = "conllu") -> bytes:
 def write(file: OutputFile, windows: list[list[Sentence]] = WINDOWS, tag: str = "NOUN") -> int:
     """Tag what is left. Returns how many sentences were held."""
     file.check()
-    render = renderer(file.form, tag)
+    render = renderer(file.settings.format, tag)
     left = file.skip_held(iter(windows), render)
     if left is None:
         return file.held
@@ -54,17 +54,17 @@ def test_a_file_cut_off_anywhere_goes_on_to_the_same_file(tmp_path: Path, form: 
     for cut in range(1, len(complete), 7):
         path.unlink(missing_ok=True)
         (tmp_path / name).write_bytes(complete[:cut])
-        write(OutputFile(path, form, resume=True))
+        write(OutputFile(path, FileSettings(form, resume=True)))
         assert path.read_bytes() == complete
         assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_complete_file_is_kept_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    assert write(OutputFile(path, "tsv")) == 0
+    assert write(OutputFile(path, FileSettings("tsv"))) == 0
     made = path.stat()
     for resume in (False, True):
-        assert write(OutputFile(path, "tsv", resume=resume)) == 10
+        assert write(OutputFile(path, FileSettings("tsv", resume=resume))) == 10
     assert path.stat().st_mtime_ns == made.st_mtime_ns and path.read_bytes() == whole("tsv")
 
 
@@ -73,7 +73,7 @@ def test_a_complete_file_is_kept_as_it_is(tmp_path: Path) -> None:
 def test_a_file_of_other_content_is_refused_and_stays(tmp_path: Path, resume: bool, name: str) -> None:
     if name == "out.part" and not resume:
         return
-    file, there = OutputFile(tmp_path / "out", "conllu", resume=resume), tmp_path / name
+    file, there = OutputFile(tmp_path / "out", FileSettings("conllu", resume=resume)), tmp_path / name
 
     def refused(content: bytes, problem: str, windows: list[list[Sentence]] = WINDOWS, tag: str = "NOUN") -> None:
         there.write_bytes(content)
@@ -92,10 +92,10 @@ def test_a_file_of_other_content_is_refused_and_stays(tmp_path: Path, resume: bo
 def test_only_force_replaces_it(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"a letter to my mother")
-    write(OutputFile(path, "conllu", force=True))
+    write(OutputFile(path, FileSettings("conllu", force=True)))
     assert path.read_bytes() == whole()
     path.write_bytes(b"")
-    write(OutputFile(path, "conllu"))
+    write(OutputFile(path, FileSettings("conllu")))
     assert path.read_bytes() == whole(), "an empty file holds nothing that could be lost"
 
 
@@ -103,25 +103,25 @@ def test_an_unfinished_file_asks_what_to_do_with_it(tmp_path: Path) -> None:
     path, part = tmp_path / "out", tmp_path / "out.part"
     part.write_bytes(whole()[:100])
     with pytest.raises(ZgulError, match=r"out\.part was not finished.*--resume.*--force"):
-        OutputFile(path, "conllu").check()
+        OutputFile(path, FileSettings("conllu")).check()
     path.write_bytes(whole()[:300])
     part.unlink()
     with pytest.raises(ZgulError, match=r"out is not complete.*--resume.*--force"):
-        write(OutputFile(path, "conllu"))
+        write(OutputFile(path, FileSettings("conllu")))
     part.write_bytes(whole()[:300])
     path.write_text("a letter")
     with pytest.raises(ZgulError, match=r"out exists beside .*out\.part. Replace it with --force"):
-        write(OutputFile(path, "conllu", resume=True))
-    write(OutputFile(path, "conllu", resume=True, force=True))
+        write(OutputFile(path, FileSettings("conllu", resume=True)))
+    write(OutputFile(path, FileSettings("conllu", resume=True, force=True)))
     assert path.read_bytes() == whole() and not part.exists()
     part.write_text("a letter")
     path.unlink()
-    write(OutputFile(path, "conllu", force=True))
+    write(OutputFile(path, FileSettings("conllu", force=True)))
     assert path.read_bytes() == whole() and not part.exists()
 
 
 def test_what_ends_writing_early_leaves_the_part_and_says_how_to_go_on(tmp_path: Path) -> None:
-    file = OutputFile(tmp_path / "out", "conllu", resume=True)
+    file = OutputFile(tmp_path / "out", FileSettings("conllu", resume=True))
     (tmp_path / "out").write_bytes(b"")
     for error in (KeyboardInterrupt(), ZgulError("book.txt, line 9: NUL.")):
         with pytest.raises(type(error), match=r"out\.part.*--resume"), file.open() as sink:
@@ -139,15 +139,15 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         (tmp_path / "out.xz", "not compressed"),
     ):
         with pytest.raises(ZgulError, match=problem):
-            OutputFile(path, "conllu").check()
+            OutputFile(path, FileSettings("conllu")).check()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_devices_are_written_directly() -> None:
     with pytest.raises(ZgulError, match=r"/dev/full cannot be written \(No space left on device\)"):
-        write(OutputFile(Path("/dev/full"), "conllu"))
+        write(OutputFile(Path("/dev/full"), FileSettings("conllu")))
     for _ in range(2):
-        assert write(OutputFile(Path(os.devnull), "conllu")) == 0
+        assert write(OutputFile(Path(os.devnull), FileSettings("conllu"))) == 0
     assert not Path(os.devnull + ".part").exists()
 
 
@@ -161,7 +161,7 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
             taken += 1
             yield window
 
-    left = OutputFile(tmp_path / "out", "tsv").skip_held(windows(), renderer("tsv"))
+    left = OutputFile(tmp_path / "out", FileSettings("tsv")).skip_held(windows(), renderer("tsv"))
     assert taken == 0 and left is not None
     next(left)
     assert taken == 1
