@@ -66,13 +66,11 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             print(": ".join(["zgul: stopped", *map(str, stop.args)]), file=sys.stderr)
             raise typer.Exit(130) from stop
-        except BrokenPipeError as error:  # as in `zgul tag … | head`: the reader has had enough
-            _drop_output()
-            raise typer.Exit(0) from error
-        except SystemExit as stop:
-            if isinstance(stop.__context__, BrokenPipeError):  # rich ends the program by itself
-                raise typer.Exit(0) from stop
-            raise
+        except (BrokenPipeError, SystemExit) as stop:  # as in `zgul tag … | head`: the reader has had enough
+            if not isinstance(stop, BrokenPipeError) and not isinstance(stop.__context__, BrokenPipeError):
+                raise
+            _drop_output()  # rich turns the error into SystemExit
+            raise typer.Exit(0) from stop
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise

@@ -8,20 +8,15 @@ import typer
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import make_table, new_console
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import ProgressBars, make_table, new_console
 from zgul.cli.shared_options import Device, LanguageName
 from zgul.languages import find
 from zgul.training.adapter_training import AdapterConfig, train_adapter_files
 
 app = new_app("Train language adapters from raw text.")
+app.callback()(lambda: None)  # so that `train` stays the name of a command
 OUTPUT = "Folder; adapters of several languages can share it [default: adapters; with --full encoder-LANG]."
 HEAD = "Masked-LM head; made there if it is missing [default: OUTPUT/head.safetensors]."
-
-
-@app.callback()
-def _group() -> None:
-    pass
 
 
 @app.command("train")

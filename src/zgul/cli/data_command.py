@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from zgul.cli import new_app
+from zgul.cli import COMMANDS, new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import AsJson, make_table, new_console, print_json, print_result
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json, print_result
 from zgul.corpora import catalogue
 from zgul.corpora.fetching import MANIFEST, fetch_datasets
 from zgul.corpora.stats import Statistics, measure
@@ -30,15 +29,6 @@ TRUST = {
     "earlier fetch": "SHA-256 as at the first fetch",
     "first fetch": f"no SHA-256 in the catalogue: trusted on first fetch, recorded in {MANIFEST}",
 }
-ABOUT_SPLITS = (
-    "A target's own training data become the split `few`. SHA-256: how many files have one in the catalogue. The "
-    "others are trusted on first fetch, and must stay the same from then on.\n"
-    "Fetch with: zgul data fetch NAME --output DIR"
-)
-ABOUT_OVERLAP = (
-    "Overlap: per cent of the running words of a test file that also occur, spelt the same, in the training data of "
-    "its group's sources. Paper: the number in its appendix."
-)
 
 
 @app.command("list")
@@ -63,7 +53,7 @@ def list_datasets(
     for note in dict.fromkeys(dataset.note for dataset in datasets if dataset.note):
         first, *more = (dataset.name for dataset in datasets if dataset.note == note)
         console.print(f"{first.split('/')[0]}/*: {note}." if more else f"{first}: {note}.")
-    console.print(ABOUT_SPLITS)
+    console.print(COMMANDS["data list"]["note"])
     if not (group or task or lang):
         console.print("", *catalogue.REFERENCES, sep="\n")
 
@@ -119,7 +109,7 @@ def _print_statistics(statistics: Statistics) -> None:
     if statistics.targets:
         fields = "language group script paper_script sentences paper_sentences overlap paper_overlap"
         console.print(_table("Targets: their test files", statistics.targets, fields), "")
-        console.print(ABOUT_OVERLAP)
+        console.print(COMMANDS["data stats"]["note"])
 
 
 def _table(title: str, rows: Sequence[object], fields: str) -> Table:

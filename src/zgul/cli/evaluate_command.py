@@ -8,8 +8,7 @@ import typer
 
 from zgul import corpora
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, make_table, new_console, print_json
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
 from zgul.cli.shared_options import EM, Adaptive, Device, LanguageName, ModelName, Precision, Task, with_em_options
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
@@ -100,7 +99,5 @@ def _describe_em(result: Evaluation) -> str:
     inference = result.inference
     if inference.runs_em:
         return str(inference).replace("EM:", "EM ran:")
-    if inference.em is None:
-        return f"EM did not run: the strategy {inference.strategy!r} has none"
-    language = find(result.language).name
-    return f"EM did not run: it is switched off, or the tagger was tuned to no steps for {language}"
+    off = f"it is switched off, or the tagger was tuned to no steps for {find(result.language).name}"
+    return f"EM did not run: {off if inference.em else f'the strategy {inference.strategy!r} has none'}"

@@ -11,8 +11,7 @@ import typer
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import make_table, new_console
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import ProgressBars, make_table, new_console
 from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper.experiments import Estimate, Experiment, run_paper

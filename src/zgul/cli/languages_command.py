@@ -56,11 +56,7 @@ def _show_paper_languages(languages: Sequence[PaperLanguage]) -> None:
 
 
 def _sheet(rows: Sequence[tuple[str, str]]) -> Table:
-    sheet = Table.grid(padding=(0, 2, 0, 0))
-    sheet.add_column(style="dim")
-    for key, value in rows:
-        sheet.add_row(f"  {key}", value)
-    return sheet
+    return make_table(("", ""), [(Text(f"  {key}", style="dim"), value) for key, value in rows], words=2)
 
 
 def _identity(profile: LanguageProfile) -> list[tuple[str, str]]:

@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 
-from zgul.cli import new_app
+from zgul.cli import COMMANDS, new_app
 from zgul.cli.printing import AsJson, make_table, new_console, print_result
 from zgul.paper.method_descriptions import MethodDescription, describe_methods
 
 app = new_app()
 HEADINGS = ("--method", "paper", "trained on", "trained", "frozen", "--strategy", "trainable")
-WITH_TEXT = (
-    "\nAn encoder trained on the target's text: zgul adapter train --full, then zgul train --encoder DIR. The target's "
-    "adapter: zgul adapter train, then zgul train --adapters shipped,DIR --extra-adapters fo."
-)
 
 
 @app.command()
@@ -39,4 +35,4 @@ def _show(described: Sequence[MethodDescription]) -> None:
     console.print("\nThe paper's rows:", style="dim")
     listed = [(f"  {row.title}", m.name, row.strategy, ", ".join(row.needs)) for m in described for row in m.rows]
     console.print(make_table(("  paper", "--method", "--strategy", "needs"), listed, words=4))
-    console.print(WITH_TEXT, style="dim")
+    console.print("", COMMANDS["methods"]["note"], sep="\n", style="dim")

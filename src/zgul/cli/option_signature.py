@@ -10,7 +10,7 @@ as a nested dictionary that `Options.from_dict` reads:
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import wraps
+from functools import reduce, wraps
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +48,8 @@ def with_options(
             given: dict[str, Any] = {}
             for name, parameter in parameters.items():
                 if (value := values.pop(parameter.name)) is not None:
-                    _put(given, name, value)
+                    *groups, last = name.split(".")
+                    reduce(lambda inner, group: inner.setdefault(group, {}), groups, given)[last] = value
             command(**values, **{into: given})
 
         own = inspect.signature(command, eval_str=True).parameters
@@ -95,11 +96,3 @@ def _note(about: Declared, default: Any) -> str:
     if isinstance(default, float):
         return f"{default:g}"
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value by its dotted name."""
-    *groups, last = name.split(".")
-    for group in groups:
-        values = values.setdefault(group, {})
-    values[last] = value

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from zgul.cli import new_app
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import ProgressBars
 from zgul.errors import ZgulError
 from zgul.paper.report import FORMATS, write_report
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import ProgressBars
 from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, Task, with_em_options
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find

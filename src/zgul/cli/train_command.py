@@ -1,6 +1,8 @@
 """``zgul train``: train a method of the paper on the sources of a group."""
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +12,7 @@ import yaml
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import make_table, new_console
-from zgul.cli.progress_bars import ProgressBars
+from zgul.cli.printing import ProgressBars, make_table, new_console
 from zgul.errors import ZgulError
 from zgul.files import write_json
 from zgul.languages import find
@@ -22,6 +23,7 @@ from zgul.training.trainer import CHECKPOINT
 
 app = new_app()
 INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()["options"].declared())  # by --set
+OUTPUT = "Folder for the tagger [default: out/GROUP-METHOD]."
 LEFT_OUT = "Train once without each source, and score it as unseen."
 file_option = partial(typer.Option, rich_help_panel="Files")
 
@@ -30,9 +32,7 @@ file_option = partial(typer.Option, rich_help_panel="Files")
 @with_options(TrainingConfig, skip=("language_lr", *INSIDE), flags={"noise.sentences": "--noise"})
 def train(
     given: dict[str, Any],
-    output: Annotated[
-        Path | None, file_option("--output", "-o", help="Folder for the tagger [default: out/GROUP-METHOD].")
-    ] = None,
+    output: Annotated[Path | None, file_option("--output", "-o", help=OUTPUT)] = None,
     config: Annotated[Path | None, file_option(help="YAML file with options; the command line wins.")] = None,
     resume: Annotated[bool, file_option("--resume", help="Go on from the checkpoint in --output.")] = False,
     overwrite: Annotated[bool, file_option("--overwrite", help="Replace what is in --output.")] = False,
@@ -84,20 +84,24 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     return {outer: {inner: value} if dot else value}
 
 
-def _how_to_go_on(output: Path | None, saving: run.Saving, more: str = "") -> str:
-    if output is None:
-        return "there was nothing to keep yet"
-    more += " --save-encoder" if saving.save_encoder else ""
-    more += f" --bits {saving.bits}" if saving.bits != 32 else ""
-    return f"nothing is lost. Go on with: zgul train --output {shlex.quote(str(output))} --resume{more}"
+@contextmanager
+def _stoppable(begun: Path | None, saving: run.Saving, more: str = "") -> Iterator[ProgressBars]:
+    """Show progress. When the user stops the work, say how to go on; ``begun`` is a file that there is by then."""
+    try:
+        with ProgressBars() as bars:
+            yield bars
+    except KeyboardInterrupt as stop:
+        if begun is None or not begun.is_file():
+            raise KeyboardInterrupt("there was nothing to keep yet") from stop
+        more += " --save-encoder" if saving.save_encoder else ""
+        more += f" --bits {saving.bits}" if saving.bits != 32 else ""
+        again = f"zgul train --output {shlex.quote(str(begun.parent))} --resume{more}"
+        raise KeyboardInterrupt(f"nothing is lost. Go on with: {again}") from stop
 
 
 def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
-    try:
-        with ProgressBars() as bars:
-            tagger = run.train(config, output, report=bars, saving=saving)
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_how_to_go_on(output if (output / CHECKPOINT).is_file() else None, saving)) from stop
+    with _stoppable(output / CHECKPOINT, saving) as bars:
+        tagger = run.train(config, output, report=bars, saving=saving)
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
     cost = f"{about['steps']} steps, {about['seconds']:.0f} seconds"
@@ -113,12 +117,8 @@ def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
 
 
 def _leave_one_out(config: TrainingConfig, output: Path | None, saving: run.Saving) -> None:
-    try:
-        with ProgressBars() as bars:
-            result = run.leave_one_out(config, output, report=bars, saving=saving)
-    except KeyboardInterrupt as stop:
-        begun = output if output is not None and (output / run.LEAVE_ONE_OUT).is_file() else None
-        raise KeyboardInterrupt(_how_to_go_on(begun, saving, " --leave-one-out")) from stop
+    with _stoppable(output and output / run.LEAVE_ONE_OUT, saving, " --leave-one-out") as bars:
+        result = run.leave_one_out(config, output, report=bars, saving=saving)
     if output is not None:
         write_json(output / "leave_one_out.json", result)
     strategies = list(next(iter(result.values())))

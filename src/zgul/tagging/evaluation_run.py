@@ -84,19 +84,11 @@ def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: 
     words = [word for sentence in sentences for word in sentence.words]
     triples = zip(words, chain(*gold), chain(*predicted), strict=True)
     mistakes = [(word, (right, wrong)) for word, right, wrong in triples if right != wrong]
-    return Evaluation(
-        scores(gold, predicted),
-        [Confusion(*pair, count) for pair, count in Counter(tags for _, tags in mistakes).most_common(LISTED)],
-        _worst_words(words, mistakes),
-        text_tagger.served[task].name,
-        tagger.method.name,
-        task,
-        text_tagger.language.code,
-        inference,
-        tagger.decode,
-        tagger.precision,
-        seconds,
-    )
+    pairs = Counter(tags for _, tags in mistakes).most_common(LISTED)
+    confusions = [Confusion(*pair, count) for pair, count in pairs]
+    name = (text_tagger.served[task].name, tagger.method.name, task, text_tagger.language.code)
+    settings = (inference, tagger.decode, tagger.precision, seconds)
+    return Evaluation(scores(gold, predicted), confusions, _worst_words(words, mistakes), *name, *settings)
 
 
 def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) -> list[WordMistakes]:

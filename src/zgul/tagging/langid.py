@@ -7,8 +7,6 @@ rows is scaled by ``scale · n^-damping`` before the softmax. Both numbers were 
 calibrated.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

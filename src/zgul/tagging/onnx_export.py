@@ -136,11 +136,9 @@ def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: 
     about = {"task": tagger.task, "language": language, "labels": tagger.labels, "decode": tagger.decode}
     origin = {"name": name, "method": method.name, "strategy": strategy, "sources": tagger.parts.sources}
     letters = [letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter)[0] in "LM"]
-    limits = {
-        "max_pieces": tagger.parts.encoder.max_pieces,
-        "letters": pieces.replacements(letters) if pieces.related_letters else {},
-    }
-    write_json(folder / "config.json", {"format": FORMAT, **about, **special, **limits, "tagger": origin})
+    related = pieces.replacements(letters) if pieces.related_letters else {}
+    reading = {"max_pieces": tagger.parts.encoder.max_pieces, "letters": related}
+    write_json(folder / "config.json", {"format": FORMAT, **about, **special, **reading, "tagger": origin})
     shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
     names = {"task": tagger.task.upper(), "method": method.title, "language": language, "strategy": strategy}
     readme = Path(__file__).with_name("onnx_readme.md").read_text("utf-8")
@@ -154,8 +152,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             warnings.simplefilter("always", ZgulWarning)
             yield
     finally:

@@ -188,12 +188,10 @@ def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
     try:
         if path.is_dir():
             skipped = leave_out.resolve() if leave_out is not None else None
-            files = [
-                file for file in sorted(path.rglob("*")) if file.is_file() and skipped not in file.resolve().parents
-            ]
-            places = {file: file.relative_to(path) for file in files}
-            hidden = [file for file, place in places.items() if any(part.startswith(".") for part in place.parts)]
-            return [TextSource(str(file), file, place=places[file]) for file in files if file not in hidden]
+            places = {file: file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()}
+            sources = [TextSource(str(file), file, place=place) for file, place in places.items()]
+            sources = [source for source in sources if not any(part.startswith(".") for part in source.place.parts)]
+            return [source for source in sources if skipped not in Path(source.name).resolve().parents]
         if path.exists():
             return [TextSource(name, path, place=Path(path.name))]
         matching = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207

@@ -12,19 +12,9 @@ from typing import Any
 
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import read_json, shipped_folder
-from zgul.languages import (
-    GROUPS,
-    SOURCES,
-    Assignment,
-    Language,
-    assign_group,
-    explain_group,
-    feature_source,
-    find,
-    most_related,
-    similarity,
-)
-from zgul.languages.relatedness import KINDS, Kind
+from zgul.languages import GROUPS, SOURCES, Language, find
+from zgul.languages.groups import Assignment, assign_group, explain_group
+from zgul.languages.relatedness import KINDS, Kind, feature_source, most_related, similarity
 
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
 # A profile says whose features are used, so a warning about it would only repeat that.
@@ -127,15 +117,11 @@ def describe(language: str | Language) -> LanguageProfile:
     with _no_warnings():
         assignment = explain_group(language)
         similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
-        served = [serving(language, task) for task in TASKS]
-        return LanguageProfile(
-            language,
-            assignment,
-            feature_source(language.iso3).code,
-            most_related(language, assignment.group.sources if assignment.group else SOURCES),
-            dict(sorted(similar.items(), key=lambda item: -item[1]["average"])),
-            tuple(replace(one, expected=expected_accuracy(language, one.task)) for one in served),
-        )
+        ranked = dict(sorted(similar.items(), key=lambda item: -item[1]["average"]))
+        nearest = most_related(language, assignment.group.sources if assignment.group else SOURCES)
+        taggers = [replace(serving(language, task), expected=expected_accuracy(language, task)) for task in TASKS]
+        features = feature_source(language.iso3).code
+    return LanguageProfile(language, assignment, features, nearest, ranked, tuple(taggers))
 
 
 def paper_languages() -> list[PaperLanguage]:

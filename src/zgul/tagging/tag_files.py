@@ -31,6 +31,7 @@ from zgul.tagging.text_tagger import TextTagger
 
 TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv")  # the format's suffix replaces these
 PANEL = "Files"
+INPUT_HELP = "What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line."
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
@@ -38,6 +39,7 @@ Choose = Callable[[Input], TextTagger]  # the tagger for an input, whose languag
 Windows = Iterator[list[Sentence]]
 AnyTagger = TextTagger | Choose
 AnySource = TextSource | Path | str
+Sources = Sequence[AnySource]
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,7 @@ class FileSettings(Options):
     """How files are read and written."""
 
     format: str = option("conllu", "Format of the output.", choices=FORMATS)
-    input: str = option(
-        "auto",
-        "What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line.",
-        choices=KINDS,
-        panel=PANEL,
-    )
+    input: str = option("auto", INPUT_HELP, choices=KINDS, panel=PANEL)
     probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.")
     resume: bool = option(False, "Go on with an --output that was interrupted.", panel=PANEL)
     force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
@@ -84,11 +81,7 @@ def tag_file(
 
 
 def tag_files(
-    tagger: AnyTagger,
-    sources: Sequence[AnySource],
-    folder: Path | str,
-    settings: FileSettings = DEFAULT,
-    report: Report = silent,
+    tagger: AnyTagger, sources: Sources, folder: Path | str, settings: FileSettings = DEFAULT, report: Report = silent
 ) -> list[TaggedFile]:
     """Tag files, folders and patterns into a folder. Outputs that are complete already are kept.
 
@@ -109,16 +102,13 @@ def tag_files(
 
 
 def tag_stream(
-    tagger: AnyTagger,
-    sources: Sequence[TextSource],
-    sink: IO[bytes],
-    settings: FileSettings = DEFAULT,
-    report: Report = silent,
+    tagger: AnyTagger, sources: Sources, sink: IO[bytes], settings: FileSettings = DEFAULT, report: Report = silent
 ) -> int:
     """Tag inputs one after the other into an open stream. Returns the number of sentences."""
-    work = _Work(tagger, settings, sources, report)
+    found = _find(sources)
+    work = _Work(tagger, settings, found, report)
     done = 0
-    for source in sources:
+    for source in found:
         with source.open(settings.input) as opened:
             chosen, windows = begin(tagger, opened)
             done += work.write(chosen.tag_windows(windows), sink, opened, done)
@@ -231,9 +221,7 @@ class OutputFile:
 class _Work:
     """Tagging some inputs with the same settings. Reports words, and how many there will be by the inputs' size."""
 
-    def __init__(
-        self, tagger: AnyTagger, settings: FileSettings, sources: Sequence[TextSource], report: Report
-    ) -> None:
+    def __init__(self, tagger: AnyTagger, settings: FileSettings, sources: list[TextSource], report: Report) -> None:
         self.tagger, self.settings, self.report = tagger, settings, report
         self.size = sum(source.size for source in sources) if all(source.size for source in sources) else 0
         self.read = 0  # bytes of the inputs that are finished
@@ -280,7 +268,7 @@ class _Work:
         return done
 
 
-def _find(given: Sequence[AnySource], leave_out: Path | None = None) -> list[TextSource]:
+def _find(given: Sources, leave_out: Path | None = None) -> list[TextSource]:
     sources = [source for source in given if isinstance(source, TextSource)]
     names = [source for source in given if not isinstance(source, TextSource)]
     return sources + (find_sources(names, leave_out) if names else [])
