@@ -1,12 +1,14 @@
-# make tag      install and tag a sample of two languages that the encoder has never seen
-# make test     install and run the tests (WORKERS=processes side by side)
-# make lint     check style, format and types
-# make format   mend style and format where that can be done by itself
-# make scores   F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
-# make bench    speed against the peers on this machine's CPU, a quarter of an hour (DATA=folder with the test files)
-# make recipe   train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
-# make oracle   record again what the library `adapters` computes, for the tests to compare with
-# make clean    remove the virtual environments and everything built
+# make tag        install and tag a sample of two languages that the encoder has never seen
+# make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
+# make test-slow  run the slow tests
+# make coverage   run all tests and show which lines they miss
+# make lint       check style, format and types
+# make format     mend style and format where that can be done by itself
+# make scores     F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
+# make bench      speed against the peers on this machine's CPU, a quarter of an hour (DATA=folder with the test files)
+# make recipe     train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
+# make oracle     record again what the library `adapters` computes, for the tests to compare with
+# make clean      remove the virtual environments and everything built
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,9 +19,10 @@ ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
 WORKERS ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test lint format scores bench recipe oracle clean
+.PHONY: help tag test test-slow coverage lint format scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -45,7 +48,13 @@ tag: $(READY)
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
 test: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
+	$(PYTEST) -m "not slow"
+
+test-slow: $(DEV)
+	$(PYTEST) -m slow
+
+coverage: $(DEV)
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: $(DEV)
 	$(BIN)/ruff check .

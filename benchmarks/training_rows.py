@@ -135,7 +135,8 @@ def full_loss(model: MaskedLM, ids: Tensor, languages: int = 1) -> Tensor:
     shown, places, truth = mask_pieces(ids, model.masked, model.mask_id, model.vocabulary, model.specials)
     rows = len(ids) // languages
     everywhere = torch.full_like(ids, IGNORED).scatter(1, places, truth)[:rows]
-    scores = model.head(model.hidden(shown[:rows]), model.encoder.words.weight)  # [B, T, V]
+    hidden = model.head.transform(model.hidden(shown[:rows]))
+    scores = model.head.decode(hidden, model.encoder.words.weight)  # [B, T, V]
     return F.cross_entropy(scores.float().flatten(0, 1), everywhere.flatten(), ignore_index=IGNORED)
 
 

@@ -39,7 +39,7 @@ def spans(page: Path) -> list[str]:
 @cache
 def command(name: str) -> Any:
     """A command of the first level, loaded as `zgul NAME` loads it."""
-    return typer.main.get_command(importlib.import_module(f"zgul.cli.{COMMANDS[name][0]}").app)
+    return typer.main.get_command(importlib.import_module(f"zgul.cli.{name}_command").app)
 
 
 def options_of(command: Any) -> set[str]:
@@ -48,7 +48,7 @@ def options_of(command: Any) -> set[str]:
 
 @cache
 def all_options() -> set[str]:
-    commands = [command(name) for name in COMMANDS]
+    commands = [command(name) for name, about in COMMANDS.items() if "help" in about]
     inner = [one for group in commands for one in getattr(group, "commands", {}).values()]
     return set().union(*(options_of(one) for one in [*commands, *inner]), {"--version"})
 

@@ -194,7 +194,7 @@ def test_a_finished_model_is_not_overwritten(place: Path, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(ZgulError, match="is a file"):
         train(run, tmp_path / "file")
-    with pytest.raises(ZgulError, match=r"train\.yaml: cannot be written"):
+    with pytest.raises(ZgulError, match=r"train\.yaml cannot be written"):
         train(run, tmp_path / "file" / "below")
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from zgul.corpora.conllu import MISC, ConlluSentence, set_misc
-from zgul.corpora.lines import check_word
+from zgul.corpora.lines import check_words
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.tagging import display
@@ -127,8 +127,7 @@ class TaggedSentence:
 
     def to_tsv(self, *, probabilities: bool = False) -> str:
         """Word, weights if there are any, probabilities if they are wanted, tags of each task; a blank line."""
-        for word in self.words:
-            check_word(word)
+        check_words(self.words)
         layers = self.layers.values()
         columns = [self.words]
         columns += [list(map(_weights_text, layer.weights)) for layer in layers if layer.weights is not None]
