@@ -23,7 +23,7 @@ from zgul.tagger import Tagger, load_tagger
 from zgul.tensors import load_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.em_tuning import EMTable
-from zgul.training.run import Saving, leave_one_out, resolve, train
+from zgul.training.run import Saving, leave_one_out, new_tagger, resolve, train
 from zgul.training.stepper import Stepper
 
 
@@ -60,6 +60,21 @@ def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor])
     assert first.keys() == second.keys() and first
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
+
+
+@pytest.mark.parametrize("adapters", ["new", "file"])
+def test_two_fresh_taggers_of_one_seed_are_equal(place: Path, tmp_path: Path, adapters: str) -> None:
+    if adapters == "file":
+        adapters = str(tmp_path / "adapters.safetensors")
+        save_adapters(Path(adapters), [LanguageAdapter.new(code, 16, 2) for code in ("en", "is", "de")])
+    one, two, other = (
+        dict(new_tagger(resolve(config(place, adapters=adapters, seed=seed)), ["A", "B"]).model.named_parameters())
+        for seed in (1, 1, 2)
+    )
+    assert "bank.down" in one
+    assert_same(one, two)
+    assert torch.equal(one["bank.down"], other["bank.down"]) == (adapters != "new")
+    assert not torch.equal(one["head.weight"], other["head.weight"])
 
 
 def test_a_run_is_saved_with_its_configuration_and_em_settings(place: Path, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ exactly the model without EM. Sentences do not influence each other: the loss of
 mean entropies, so batching changes only the speed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

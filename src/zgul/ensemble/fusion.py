@@ -1,7 +1,5 @@
 """Fusion, the paper's token-based (local) weights: ``α_F[t] = softmax_n((W_q h_t) · (W_k u_n,t))``."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 

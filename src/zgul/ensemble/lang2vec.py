@@ -5,8 +5,6 @@ W_L is each layer's own. ``additive`` is the form of the authors' release for it
 + W_2 l_n)``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ softmax over N turns them into weights. Then the weighting turns the K weighted 
 that is added to the feed-forward output: ``z = f + mix(Σ_n w_n u_n)``. EM moves the scores and nothing else.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ Sentences that the model is certain of are skipped. The others take one long ste
 docs/performance.md has the cost and the gain.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from zgul.ensemble.em import EMConfig

@@ -5,8 +5,6 @@ left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graph
 engine.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -32,7 +30,7 @@ GRAPHS = 64  # graphs that are kept
 GPU_LOCK = threading.Lock()
 
 
-def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> Engine:
+def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> "Engine":
     """The fast form of a model. The model itself stays as it is."""
     return Engine(model, find_device(device), find_precision(precision))
 

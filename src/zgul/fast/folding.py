@@ -9,8 +9,6 @@ W_v:
 Low-rank updates of the encoder are added to its matrices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

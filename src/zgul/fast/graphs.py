@@ -3,8 +3,6 @@
 On a GPU, small models spend their time on kernel launches, not on arithmetic. A graph launches all kernels at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Flat memory: give unused memory back to the system while a long stream of text is tagged."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

@@ -4,8 +4,6 @@ Only attention needs to know which pieces belong together. Everything else works
 row, [P, ...] instead of [B, T, ...].
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

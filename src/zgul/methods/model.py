@@ -11,8 +11,6 @@ A model without a bank skips the first line, one without task adapters the secon
 CPG puts a generated adapter in place of the bank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -87,11 +87,12 @@ def new_tagger(
     ``encoder`` and ``adapters`` save loading what the configuration names.
     """
     loaded = encoder or encoders.load(config.encoder)
+    seed_everything(config.seed)  # new adapters are drawn
     if adapters is None and find_method(config.method).needs_bank:
         wanted = list(dict.fromkeys([*config.kept_sources, *config.extra_adapters]))
         adapters = find_adapters(config.adapters, wanted, loaded[0], config.encoder)
     local = Path(config.encoder)
-    seed_everything(config.seed)
+    seed_everything(config.seed)  # again: reading adapters may draw numbers, but not when they are read a second time
     tagger = Tagger.new(
         config.method,
         encoder=loaded,

@@ -3,8 +3,6 @@
 On a GPU the whole step is replayed as a CUDA graph. When memory runs out, the batch is computed in smaller parts.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

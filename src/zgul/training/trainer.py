@@ -1,7 +1,5 @@
 """Training: epochs of mixed-language batches, model selection on the combined source dev sets, checkpoints."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
