@@ -21,8 +21,7 @@ from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import labelled_data
 from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, mask_pieces, train_masked_lm
-from zgul.training.optimiser import Optimiser
-from zgul.training.stepper import Stepper
+from zgul.training.optimiser import Optimiser, Stepper
 from zgul.training.trainer import LENGTH_STEP
 
 METHODS = ("zgul", "sft-m")

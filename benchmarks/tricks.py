@@ -27,7 +27,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.fast import engine as engine_module
 from zgul.fast.engine import Engine, engine
 from zgul.fast.packing import Packing
-from zgul.methods.inference import Inferred, infer
+from zgul.methods.model import Inferred, infer
 from zgul.tagger import Tagger
 
 LEAST = 1.1  # that a trick must gain

@@ -17,7 +17,7 @@ from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.encoders.encoder import EncoderConfig
 from zgul.ensemble.em import EMConfig
-from zgul.methods.inference import infer
+from zgul.methods.model import infer
 from zgul.training.masked_lm import MaskedLM, MLMHead
 
 SHAPE = EncoderConfig(vocabulary=10_000, width=32, depth=2, heads=4, inner=48, positions=64, types=2)

@@ -17,7 +17,7 @@ from zgul.ensemble import em
 from zgul.ensemble.em import Alpha, EMConfig, minimise_entropy, sentence_entropy
 from zgul.errors import ZgulError
 from zgul.methods import MethodOptions
-from zgul.methods.inference import infer
+from zgul.methods.model import infer
 from zgul.tagger import Tagger
 
 
@@ -268,7 +268,7 @@ def test_the_releases_sum_over_all_positions(
     tagger: Tagger, padded: int, tied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Padding included, up to so many pieces: 128 in the release, few here because the oracle is slow."""
-    for module in ("ensemble.em", "methods.inference"):
+    for module in ("ensemble.em", "methods.model"):
         monkeypatch.setattr(f"zgul.{module}.PADDED", padded)
     sentence = next(s for s in MADE.sentences("target", 20) if 10 < int(small_batch(tagger, [s]).mask.sum()) < 24)
     alone = small_batch(tagger, [sentence])
@@ -288,7 +288,7 @@ def test_the_releases_sum_over_all_positions(
 def test_the_releases_sum_does_not_depend_on_the_batch(
     tagger: Tagger, padded: int, tied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("ensemble.em", "methods.inference"):
+    for module in ("ensemble.em", "methods.model"):
         monkeypatch.setattr(f"zgul.{module}.PADDED", padded)
     config = EMConfig(steps=2, lr=0.5, positions="all", tied=tied)
     sentences = MADE.sentences("target", 8)

@@ -19,7 +19,7 @@ from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
 from zgul.fast.folding import FoldedWeighting, fold
 from zgul.methods import METHODS, MethodOptions
-from zgul.methods.inference import Inferred, infer
+from zgul.methods.model import Inferred, infer
 from zgul.tagger import Tagger
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -57,7 +57,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def little_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all positions count, add fewer than the 128 of the authors' release: it is only slower."""
-    for module in ("ensemble.em", "methods.inference"):
+    for module in ("ensemble.em", "methods.model"):
         monkeypatch.setattr(f"zgul.{module}.PADDED", 40)
 
 

@@ -12,9 +12,8 @@ from zgul.errors import ZgulError
 from zgul.languages import features as uriel
 from zgul.methods import METHODS, MethodOptions, Parts, find_method
 from zgul.methods.cpg import GeneratedAdapters
-from zgul.methods.inference import infer
 from zgul.methods.madx import RULED_OUT
-from zgul.methods.model import softmax_scores
+from zgul.methods.model import infer, softmax_scores
 from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import labelled_data

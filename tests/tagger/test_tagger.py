@@ -15,7 +15,7 @@ from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.engine import Engine
 from zgul.methods import METHODS, MethodOptions
-from zgul.methods.inference import infer
+from zgul.methods.model import infer
 from zgul.tagger import Prediction, Tagger
 from zgul.tagger.decoding import valid_iob2
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zgul.training.interrupt import SIGNALS, deferred_interrupt
+from zgul.training.trainer import SIGNALS, deferred_interrupt
 
 
 @pytest.fixture(autouse=True)

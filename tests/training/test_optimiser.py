@@ -9,8 +9,7 @@ from torch import nn
 from small_tagger import MADE, small_batch, small_tagger
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.model import Model
-from zgul.training.optimiser import Optimiser
-from zgul.training.stepper import Stepper, tagging_loss
+from zgul.training.optimiser import Optimiser, Stepper, tagging_loss
 
 LANGUAGES = {"weighting.vectors.": 0.1, "weighting.lang2vec.": 0.1}
 

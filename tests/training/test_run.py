@@ -23,8 +23,8 @@ from zgul.tagger import Tagger, load_tagger
 from zgul.tensors import load_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.em_tuning import EMTable
+from zgul.training.optimiser import Stepper
 from zgul.training.run import Saving, leave_one_out, new_tagger, resolve, train
-from zgul.training.stepper import Stepper
 
 
 @pytest.fixture(scope="module")

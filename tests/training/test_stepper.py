@@ -12,8 +12,7 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
 from zgul.training import stepper as stepper_module
-from zgul.training.optimiser import Optimiser
-from zgul.training.stepper import Stepper, tagging_loss
+from zgul.training.optimiser import Optimiser, Stepper, tagging_loss
 
 INDEX = {label: n for n, label in enumerate(LABELS)}
 ALL = torch.ones(3, len(LABELS), dtype=torch.bool)

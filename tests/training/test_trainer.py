@@ -19,8 +19,7 @@ from zgul.progress import Status
 from zgul.tagger import Tagger
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.labelled_data import LabelledData, labelled_data
-from zgul.training.optimiser import Optimiser
-from zgul.training.stepper import Stepper
+from zgul.training.optimiser import Optimiser, Stepper
 from zgul.training.trainer import Trainer, seed_everything
 
 

@@ -25,8 +25,7 @@ from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
 from zgul.methods import Method, MethodOptions, Parts, find_method
-from zgul.methods.inference import Inferred, infer
-from zgul.methods.model import Model
+from zgul.methods.model import Inferred, Model, infer
 from zgul.tagger.decoding import decoder, valid_iob2
 
 UNNAMED = "given"  # the name of an encoder that came without one

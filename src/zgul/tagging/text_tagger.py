@@ -18,7 +18,7 @@ from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.fast.memory import release_memory
+from zgul.fast.engine import release_memory
 from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence

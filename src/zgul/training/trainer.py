@@ -3,11 +3,15 @@
 import hashlib
 import json
 import math
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,16 +28,15 @@ from zgul.progress import Report, Status, silent
 from zgul.tagger import Tagger
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
-from zgul.training.interrupt import deferred_interrupt
 from zgul.training.labelled_data import LabelledData
-from zgul.training.optimiser import Optimiser
-from zgul.training.stepper import Stepper
+from zgul.training.optimiser import Optimiser, Stepper
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
 DEV_TOKENS = {"cuda": 65536, "cpu": 8192}  # of the dev sets, read at once
 MAX_TYPES = 1_000_000  # word types that are remembered as pieces while training
 CHECKPOINT = "checkpoint.safetensors"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
 # What of a configuration may change between the start of a run and its continuation.
 FREE = ("data", "device", "tensorboard", "em_by", "em_sentences")
@@ -250,3 +253,33 @@ class Trainer:
                 digest.update(repr(parts).encode())
             digest.update(b"\n")
         return digest.hexdigest()
+
+
+@contextmanager
+def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
+    """Give an event that the first Ctrl-C, or SIGTERM, sets. The second one interrupts at once, as everywhere else.
+
+    A step is finished first, because half an update cannot be resumed.
+    """
+    event = threading.Event()
+    if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals received
+        yield event
+        return
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    # a parent that ignores Ctrl-C (nohup) is to be obeyed, and what other languages installed cannot be put back
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        event.set()
+        restore()
+
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield event
+    finally:
+        restore()
