@@ -27,18 +27,10 @@ class EMConfig(Options):
     steps: int = option(10, "Steps T of entropy minimisation; 0 switches it off.", least=0)
     lr: float = option(10.0, "Learning rate of entropy minimisation.", least=0)
     tied: bool = option(False, "Move the scores of all tokens of a layer together, as the original EMEA does.")
-    start: str = option(
-        "scores",
-        "Start from the model's scores, or from its probabilities as the authors' release does, which applies the "
-        "softmax twice.",
-        choices=("scores", "probabilities"),
-    )
-    positions: str = option(
-        "words",
-        "Take the mean entropy over the words, or the sum over all 128 positions as the authors' release does, padding "
-        "included.",
-        choices=("words", "all"),
-    )
+    # The authors' release starts from probabilities, which applies the softmax twice, and sums over all 128 positions,
+    # padding included.
+    start: str = option("scores", "Scores, or probabilities as in the release.", choices=("scores", "probabilities"))
+    positions: str = option("words", "Mean entropy over words, or sum over all 128 pieces.", choices=("words", "all"))
 
 
 class Alpha:
@@ -73,9 +65,8 @@ class Alpha:
         layers = [layer for layer in self.start if layer >= 0]
         starts = [self.start[layer] for layer in layers]
         before = starts if self.config.start == "probabilities" else [start.softmax(dim=-1) for start in starts]
-        return torch.stack(before).mean(dim=0), torch.stack([self.weights(layer).detach() for layer in layers]).mean(
-            dim=0
-        )
+        after = [self.weights(layer).detach() for layer in layers]
+        return torch.stack(before).mean(dim=0), torch.stack(after).mean(dim=0)
 
     def step(self, entropy: Tensor) -> None:
         """``α ← α - lr ∇H``, for all layers."""

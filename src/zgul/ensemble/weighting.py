@@ -74,11 +74,9 @@ class ZGULWeighting(Weighting):
         super().__init__()
         self.views = views
         self.vectors = LanguageVectors(bank_features, start=start)
-        size = self.vectors.project.out_features
-        self.fusion = nn.ModuleList(Fusion(width, fusion_dropout) for _ in range(depth if FUSION in views else 0))
-        self.lang2vec = nn.ModuleList(
-            Lang2Vec(size, width, form, start) for _ in range(depth if LANG2VEC in views else 0)
-        )
+        size, layers = self.vectors.project.out_features, {view: range(depth) for view in views}
+        self.fusion = nn.ModuleList(Fusion(width, fusion_dropout) for _ in layers.get(FUSION, ()))
+        self.lang2vec = nn.ModuleList(Lang2Vec(size, width, form, start) for _ in layers.get(LANG2VEC, ()))
         self.value = nn.ModuleList(_mean_of_parts(width, 1, bias=False) for _ in range(depth))
         joined = len(views) == 2 and combine == "linear"
         self.combine = nn.ModuleList(_mean_of_parts(width, 2) for _ in range(depth if joined else 0))

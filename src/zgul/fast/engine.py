@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,7 +38,6 @@ def engine(model: Model, device: torch.device | str = "cpu", precision: str = "f
 
 
 def find_precision(name: str) -> str:
-    """The precision, if it is one."""
     if name not in PRECISIONS:
         raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {name!r}")
     return name
@@ -74,18 +74,18 @@ class Engine:
         with self._lock, mixed_precision(self.device, self.precision):
             if em is not None and em.positions == "all":
                 return infer(self.model, batch, em, weights)
-            if not weights and self._is_small(batch):
-                return Inferred(self._replayed(batch, em))
+            if not weights and (logits := self._replayed(batch, em)) is not None:
+                return Inferred(logits)
             return self._packed(batch, em, weights and self.model.bank is not None)
 
     def _packed(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
         packing = Packing(batch.mask)
         if em is None and not weights:
             with torch.no_grad():
-                return Inferred(read_packed(self.model, batch, packing))
+                return Inferred(read_packed(self.model, packing, batch))
         config = em or EMConfig(steps=0)
         alpha = PackedAlpha(config, packing)
-        logits = minimise_entropy(self._reader(packing), batch, config, alpha=alpha)
+        logits = minimise_entropy(partial(read_packed, self.model, packing), batch, config, alpha=alpha)
         before, after = (packing.unpack(each) for each in alpha.mean_weights()) if weights else (None, None)
         return Inferred(logits, before, after)
 
@@ -99,36 +99,23 @@ class Engine:
         copies = batch.select(torch.arange(len(batch), device=self.device).repeat(len(rates)))
         each = torch.tensor(rates, device=self.device).repeat_interleave(len(batch))
         packing = Packing(copies.mask)
-        alpha = PackedAlpha(config, packing, each)
+        alpha, read = PackedAlpha(config, packing, each), partial(read_packed, self.model, packing)
+
+        def keep(t: int, logits: Tensor) -> None:
+            on_step(t, logits.unflatten(0, (len(rates), len(batch))))
+
         with self._lock, mixed_precision(self.device, self.precision):
-            minimise_entropy(
-                self._reader(packing),
-                copies,
-                config,
-                alpha=alpha,
-                on_step=lambda t, logits: on_step(t, logits.unflatten(0, (len(rates), len(batch)))),
-            )
+            minimise_entropy(read, copies, config, alpha=alpha, on_step=keep)
 
-    def _reader(self, packing: Packing) -> Callable[..., Tensor]:
-        return lambda batch, choose: read_packed(self.model, batch, packing, choose)
-
-    # --- graphs
-
-    def _is_small(self, batch: Batch) -> bool:
-        """Whether a GPU would wait for launches: then the batch is replayed as a graph."""
-        rows, length = self._shape(batch)
-        return self.device.type == "cuda" and rows * length * self.model.encoder.width <= GRAPHED
-
-    def _shape(self, batch: Batch) -> tuple[int, int]:
-        """The shape that a batch is padded to, so that few graphs serve many batches."""
-        rows, length = batch.input_ids.shape
-        longer = max(length, min(8 * _one_of_few(-(-length // 8)), self.model.encoder.max_pieces))
-        return _one_of_few(rows), longer
-
-    def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor:
-        rows, length = batch.input_ids.shape
-        shaped = batch.padded(*self._shape(batch), self.model.encoder.config.pad)
-        return self._graphs(em, **vars(shaped))[:rows, :length].clone()
+    def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor | None:
+        """Replay a batch as a graph, if it is so small that a GPU would wait for launches."""
+        encoder, (rows, length) = self.model.encoder, batch.input_ids.shape
+        # few shapes, so that few graphs serve many batches
+        more, longer = _one_of_few(rows), max(length, min(8 * _one_of_few(-(-length // 8)), encoder.max_pieces))
+        if self.device.type != "cuda" or more * longer * encoder.width > GRAPHED:
+            return None
+        padded = batch.padded(more, longer, encoder.config.pad)
+        return self._graphs(em, **vars(padded))[:rows, :length].clone()
 
     def _fixed_steps(self, em: EMConfig | None, **tensors: Tensor) -> Tensor:
         """Label scores without EM, or after all its steps: a sequence of kernels that depends on shapes alone."""

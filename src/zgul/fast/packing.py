@@ -72,9 +72,9 @@ class PackedAlpha(Alpha):
         self.packing = packing
 
     def no_move(self, layer: int, start: Tensor) -> Tensor:
-        if layer < 0 or not self.config.tied:
-            return torch.zeros_like(start) if layer >= 0 else super().no_move(layer, start)
-        return start.new_zeros(len(self.packing.mask), *start.shape[1:])
+        if layer < 0:
+            return super().no_move(layer, start)
+        return start.new_zeros(len(self.packing.mask if self.config.tied else start), *start.shape[1:])
 
     def spread(self, layer: int, move: Tensor) -> Tensor:
         return move[self.packing.sentences] if self.config.tied and layer >= 0 else move
@@ -85,7 +85,7 @@ class PackedAlpha(Alpha):
         return (rates if self.config.tied else rates[self.packing.sentences])[:, None, None]
 
 
-def read_packed(model: Model, batch: Batch, packing: Packing, choose: Choose = softmax_scores) -> Tensor:
+def read_packed(model: Model, packing: Packing, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
     """Label scores [B, T, C] as ``model(batch, choose)`` gives them, zero in the padding."""
     by_language, spoken = model.languages(batch)
     hidden = model.embed(batch, by_language, spoken, choose)

@@ -14,7 +14,7 @@ from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
 from zgul.encoders.encoder import Encoder
 from zgul.ensemble.lang2vec import FORMS, STARTS
-from zgul.ensemble.weighting import COMBINE
+from zgul.ensemble.weighting import COMBINE, Weighting
 from zgul.errors import ZgulError
 from zgul.languages.relatedness import FeatureSet
 from zgul.methods.model import INVERTIBLE, Model
@@ -29,18 +29,12 @@ class MethodOptions(Options):
 
     reduction: float = option(3.0, "Reduction factor: width of the encoder / bottleneck of the task adapter.", above=0)
     dropout: float = option(0.1, "Dropout of encoder and head while training.", least=0, below=1)
-    features: FeatureSet = option(
-        "syntax", f"URIEL features of a language: syntax (103), or all (289; {RELEASE}).", choices=get_args(FeatureSet)
-    )
+    features: FeatureSet = option("syntax", f"URIEL features; all 289: {RELEASE}.", choices=get_args(FeatureSet))
     l_scores: str = option("bilinear", f"Form of lang2vec's scores; additive: {RELEASE}, Germanic.", choices=FORMS)
-    l_start: str = option(
-        "likeness", "Start of lang2vec: typological likeness of the languages, or random values.", choices=STARTS
-    )
+    l_start: str = option("likeness", "Start of lang2vec: likeness of the languages, or random.", choices=STARTS)
     combine: str = option("linear", f"How fusion and lang2vec are joined; max: {RELEASE}, Slavic.", choices=COMBINE)
     fusion_dropout: float = option(0.0, f"Dropout of fusion's scores; {RELEASE} (0.1).", least=0, below=1)
-    invertible: str = option(
-        "off", f"Invertible blocks of the adapters: off, first ({RELEASE}) or mixed (EMEA).", choices=INVERTIBLE
-    )
+    invertible: str = option("off", f"Invertible blocks; first: {RELEASE}; mixed: EMEA.", choices=INVERTIBLE)
     encoder_rank: int = option(0, "Above 0: train low-rank updates of this rank in the encoder.", least=0)
     train_encoder: bool = option(False, "Train the whole encoder.")
     cpg_rank: int = option(32, "CPG: size of the language vector.", least=1)
@@ -79,20 +73,24 @@ class Parts:
             return self.sources[int(F.cosine_similarity(own, others).argmax())]
         return str(uriel.most_related(language, self.sources))
 
-    def task_size(self) -> int:
-        return max(1, int(self.encoder.width // self.options.reduction))
-
-    def train_whole_encoder(self) -> None:
-        """Fine-tuning: train every weight of the encoder."""
-        self.encoder.dropout = self.options.dropout
-        self.encoder.requires_grad_(True)
-
     def freeze_encoder(self) -> None:
         """Freeze the encoder, except what the options ask to train."""
-        self.encoder.dropout = self.options.dropout
         self.encoder.requires_grad_(self.options.train_encoder)
         if self.options.encoder_rank:
             self.encoder.add_low_rank(self.options.encoder_rank)
+
+    def adapted(self, bank: Bank, weighting: Weighting) -> Model:
+        """A model with a weighted bank and task adapters."""
+        options = self.options
+        return Model(
+            self.encoder,
+            len(self.labels),
+            bank=bank,
+            weighting=weighting,
+            task_size=max(1, int(self.encoder.width // options.reduction)),
+            invertible=options.invertible,
+            dropout=options.dropout,
+        )
 
 
 @dataclass(frozen=True)

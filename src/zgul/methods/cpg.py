@@ -49,7 +49,7 @@ class CPG(Method):
     needs_bank: bool = False
 
     def build(self, parts: Parts) -> Model:
-        parts.train_whole_encoder()
+        parts.encoder.requires_grad_(True)
         generator = GeneratedAdapters(
             parts.language_features(parts.sources).shape[1],
             width=parts.encoder.width,

@@ -30,15 +30,7 @@ class MADX(Method):
 
     def build(self, parts: Parts) -> Model:
         parts.freeze_encoder()
-        return Model(
-            parts.encoder,
-            len(parts.labels),
-            bank=parts.bank(),
-            weighting=ByLanguage(),
-            task_size=parts.task_size(),
-            invertible=parts.options.invertible,
-            dropout=parts.options.dropout,
-        )
+        return parts.adapted(parts.bank(), ByLanguage())
 
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         if strategy in ("uniform", "emea"):
@@ -46,10 +38,8 @@ class MADX(Method):
         # the languages whose adapters read these
         readers = [{"en": "en", "tgt": code}.get(strategy) or parts.most_related(code) for code in languages]
         if missing := next((code for code in readers if code not in bank), None):
-            problem = (
-                f"The strategy {strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}"
-            )
-            raise ZgulError(f"{problem}. Train one with: zgul adapter train --lang {missing} --text FILE")
+            problem = f"{strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}"
+            raise ZgulError(f"The strategy {problem}. Train one with: zgul adapter train --lang {missing} --text FILE")
         places = torch.tensor([list(bank).index(code) for code in readers])
         return torch.where(F.one_hot(places, len(bank)).bool(), 0.0, RULED_OUT)
 

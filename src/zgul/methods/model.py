@@ -62,10 +62,9 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.bank, self.weighting, self.generator = encoder, bank, weighting, generator
-        self.invertible = invertible
-        self.task = nn.ModuleList(
-            Bottleneck(encoder.width, task_size) for _ in range(encoder.depth if task_size else 0)
-        )
+        self.invertible, encoder.dropout = invertible, dropout
+        depth = encoder.depth if task_size else 0
+        self.task = nn.ModuleList(Bottleneck(encoder.width, task_size) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(encoder.width, labels)
         nn.init.normal_(self.head.weight, std=0.02)
@@ -117,9 +116,8 @@ class Model(nn.Module):
             x, f = self.encoder.layer(index, hidden, attend)
             total = f + x  # every line of the formula adds to this sum
             if self.bank is not None and self.weighting is not None:
-                total = total + self._ensemble(
-                    index, total, spoken @ by_language[min(index, len(by_language) - 1)], choose
-                )
+                scores = spoken @ by_language[min(index, len(by_language) - 1)]
+                total = total + self._ensemble(index, total, scores, choose)
             elif self.generator is not None:
                 total = total + self.generator(index, f, spoken, by_language)
             if len(self.task):

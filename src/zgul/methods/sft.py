@@ -11,7 +11,7 @@ class SFT(Method):
     needs_bank: bool = False
 
     def build(self, parts: Parts) -> Model:
-        parts.train_whole_encoder()
+        parts.encoder.requires_grad_(True)
         return Model(parts.encoder, len(parts.labels), dropout=parts.options.dropout)
 
 

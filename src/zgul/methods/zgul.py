@@ -34,15 +34,7 @@ class ZGUL(Method):
             fusion_dropout=options.fusion_dropout,
         )
         weighting.vectors.requires_grad_(LANG2VEC in self.views)
-        return Model(
-            parts.encoder,
-            len(parts.labels),
-            bank=bank,
-            weighting=weighting,
-            task_size=parts.task_size(),
-            invertible=options.invertible,
-            dropout=options.dropout,
-        )
+        return parts.adapted(bank, weighting)
 
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         return parts.language_features(languages)

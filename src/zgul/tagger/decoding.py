@@ -23,17 +23,7 @@ def decoder(name: str, labels: Sequence[str]) -> Decoder:
         raise ZgulError(f"decode is one of {', '.join(DECODINGS)}, not {name!r}")
     if name == "words":
         return lambda probabilities, sizes: probabilities.argmax(axis=1)
-    sequences = Sequences(labels)
-
-    def decode(probabilities: NDArray[np.float32], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        tags: NDArray[np.int64] = probabilities.argmax(axis=1)
-        ends = np.cumsum(sizes)
-        for sentence in sequences.broken(tags, sizes):  # few: the best labels of most sentences are allowed
-            here = slice(ends[sentence] - sizes[sentence], ends[sentence])
-            tags[here] = sequences.best(np.log(probabilities[here] + TINY))
-        return tags
-
-    return decode
+    return Sequences(labels)
 
 
 class Sequences:
@@ -45,7 +35,15 @@ class Sequences:
         self.first = ~inside  # [C]: may begin a sentence
         self.follows = ~inside | (entity[:, None] == entity)  # [C, C]: the column may follow the row
 
-    def broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def __call__(self, probabilities: NDArray[np.float32], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        tags: NDArray[np.int64] = probabilities.argmax(axis=1)
+        ends = np.cumsum(sizes)
+        for sentence in self._broken(tags, sizes):  # few: the best labels of most sentences are allowed
+            here = slice(ends[sentence] - sizes[sentence], ends[sentence])
+            tags[here] = self.best(np.log(probabilities[here] + TINY))
+        return tags
+
+    def _broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sentences, of ``sizes`` words each, whose tags [words] are no allowed sequence."""
         ends = np.cumsum(sizes)
         fine = np.ones(len(tags), dtype=bool)

@@ -176,11 +176,22 @@ class Tagger:
         if not codes:  # no words at all
             return [Prediction([], np.zeros(0, np.float32)) for _ in sentences]
         encoded = self.pieces.encode(sentences, languages=self.language_table(list(codes), strategy)).to(self.device)
-        collected = _Collected(encoded, len(self.labels))
+        # probabilities [P, C] and weights [P, K, N], by their names in `Prediction`
+        kept = {"probabilities": torch.zeros(len(encoded.pieces), len(self.labels), device=self.device)}
+
+        def keep(batch: Batch, inferred: Inferred) -> None:
+            p = inferred.logits.float().softmax(dim=-1)
+            named = {"probabilities": p, "weights": inferred.after, "weights_before": inferred.before}
+            for name, value in named.items():
+                if value is not None:
+                    if name not in kept:
+                        kept[name] = value.new_zeros(len(encoded.pieces), *value.shape[2:])
+                    encoded.scatter(kept[name], batch, value.expand(*batch.words.shape, *value.shape[2:]))
+
         first = None if skip_below else em
         uncertain: list[Tensor] = []
         for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, first, weights)):
-            collected.add(batch, inferred)
+            keep(batch, inferred)
             waits = torch.zeros(len(batch), dtype=torch.bool, device=self.device)
             if skip_below and em is not None and em.steps:
                 waits = sentence_entropy(inferred.logits, batch) >= skip_below
@@ -189,9 +200,9 @@ class Tagger:
         if uncertain:
             rows = torch.cat(uncertain)
             for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em, weights), rows):
-                collected.add(batch, inferred)
+                keep(batch, inferred)
                 on_batch(len(batch))
-        return self._predictions(encoded, collected)
+        return self._predictions({name: encoded.by_word(v).numpy() for name, v in kept.items()}, encoded.sentence_sizes)
 
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
@@ -209,34 +220,16 @@ class Tagger:
             limit = limit if fitted == fits else fitted * length
             yield from done
 
-    def _predictions(self, encoded: EncodedCorpus, collected: "_Collected") -> list[Prediction]:
-        p, sizes = encoded.by_word(collected.probabilities).numpy(), encoded.sentence_sizes  # [words, C]
+    def _predictions(self, kept: dict[str, NDArray[np.float32]], sizes: NDArray[np.int64]) -> list[Prediction]:
+        """Cut what was inferred for all words into sentences of these sizes."""
+        p = kept["probabilities"]  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
-        chosen = p[np.arange(len(p)), tags]
+        kept = kept | {"probabilities": p[np.arange(len(p)), tags]}
         names = [self.labels[tag] for tag in tags.tolist()]
-        weights = {name: encoded.by_word(value).numpy() for name, value in collected.weights.items()}
         repair = valid_iob2 if self.task == "ner" and self.decode == "words" else list
         ends = np.cumsum(sizes)
         places = [slice(start, stop) for start, stop in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
-        own = [{name: value[here] for name, value in weights.items()} for here in places]
-        return [Prediction(repair(names[here]), chosen[here], **w) for here, w in zip(places, own, strict=True)]
-
-
-class _Collected:
-    """What was inferred for the pieces of a corpus, batch by batch."""
-
-    def __init__(self, encoded: EncodedCorpus, labels: int) -> None:
-        self.encoded = encoded
-        self.probabilities = torch.zeros(len(encoded.pieces), labels, device=encoded.pieces.device)  # [P, C]
-        self.weights: dict[str, Tensor] = {}  # [P, K, N]
-
-    def add(self, batch: Batch, inferred: Inferred) -> None:
-        self.encoded.scatter(self.probabilities, batch, inferred.logits.float().softmax(dim=-1))
-        for name, value in (("weights", inferred.after), ("weights_before", inferred.before)):
-            if value is not None:
-                if name not in self.weights:
-                    self.weights[name] = value.new_zeros(len(self.probabilities), *value.shape[2:])
-                self.encoded.scatter(self.weights[name], batch, value.expand(*batch.words.shape, *value.shape[2:]))
+        return [Prediction(repair(names[at]), **{name: value[at] for name, value in kept.items()}) for at in places]
 
 
 def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tuple[Batch, Any]]:
