@@ -14,7 +14,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from zgul.files import write_json
 from zgul.languages import SOURCES
 from zgul.progress import Status
 from zgul.tensors import save_tensors
-from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack_text, specialise, train_masked_lm
+from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack_text, train_masked_lm
 
 HELD_OUT = 40  # every 40th line is never trained on
 MEASURED = 200  # blocks that masked accuracy and perplexity are measured on
@@ -129,7 +129,8 @@ class AdapterMaker:
         return bank.extract("shared")
 
     def train_variant(self, variant: str) -> list[LanguageAdapter]:
-        bank = self.bank(specialise(self.new if variant == "zero" else self.shared, SOURCES)).requires_grad_(True)
+        start = self.new if variant == "zero" else self.shared
+        bank = self.bank([replace(start, language=source) for source in SOURCES]).requires_grad_(True)
         mix = 0.5 if variant == "mixed" else 0.0
         self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, mix)
         return [bank.extract(source) for source in SOURCES]

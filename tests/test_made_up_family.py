@@ -27,7 +27,7 @@ from zgul.evaluation import scores
 from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import labelled_data
-from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, pack_text, specialise, train_masked_lm
+from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, pack_text, train_masked_lm
 from zgul.training.trainer import Trainer, seed_everything
 
 SEEDS = (0, 1, 2)
@@ -56,7 +56,8 @@ def language_adapters(made: Family, seed: int) -> list[LanguageAdapter]:
     shape = {"width": encoder.width, "depth": encoder.depth}
     shared = Bank([LanguageAdapter.new("all", **shape)], **shape).requires_grad_(True)
     train_masked_lm(MaskedLM(encoder, head, shared, pieces), [torch.cat(blocks)], settings)
-    bank = Bank(specialise(shared.extract("all"), made.sources), **shape).requires_grad_(True)
+    start = shared.extract("all")
+    bank = Bank([replace(start, language=source) for source in made.sources], **shape).requires_grad_(True)
     train_masked_lm(MaskedLM(encoder, head, bank, pieces), blocks, replace(settings, blocks=16, mix=0.5))
     return [bank.extract(source) for source in made.sources]
 

@@ -11,7 +11,7 @@ from zgul.encoders.batches import IGNORED, Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
-from zgul.training import stepper as stepper_module
+from zgul.training import optimiser as optimiser_module
 from zgul.training.optimiser import Optimiser, Stepper, tagging_loss
 
 INDEX = {label: n for n, label in enumerate(LABELS)}
@@ -67,7 +67,7 @@ def test_micro_batches_give_the_update_of_the_whole_batch(tagger: Tagger, batch:
 def out_of_memory_above(limit: int, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> list[int]:
     """Batches of more sentences than ``limit`` run out of memory; gives the sizes that were tried."""
     tried: list[int] = []
-    real = stepper_module.tagging_loss
+    real = optimiser_module.tagging_loss
 
     def loss(model, part, allowed):
         tried.append(len(part))
@@ -77,7 +77,7 @@ def out_of_memory_above(limit: int, monkeypatch: pytest.MonkeyPatch, error: type
             )
         return real(model, part, allowed)
 
-    monkeypatch.setattr(stepper_module, "tagging_loss", loss)
+    monkeypatch.setattr(optimiser_module, "tagging_loss", loss)
     return tried
 
 
@@ -118,7 +118,7 @@ def test_other_errors_are_not_taken_for_full_memory(
     def broken(*_):
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(stepper_module, "tagging_loss", broken)
+    monkeypatch.setattr(optimiser_module, "tagging_loss", broken)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         make(tagger.model).step(batch)
 

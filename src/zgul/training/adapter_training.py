@@ -8,8 +8,8 @@ and head) is trained under it. Masked accuracy and perplexity on the held-out bl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from zgul import encoders
@@ -98,33 +98,26 @@ def train_adapter(
 
     The held-out text is also read with the adapters of ``others``: the language's own should be best.
     """
-    device = encoder.words.weight.device
     encoder.requires_grad_(False)
     config = replace(config, lr=config.rate)
-    head = (head or _train_head(blocks, encoder, pieces, config, report)).to(device).requires_grad_(False)
-    torch.manual_seed(config.seed)
-    before = masked_scores(MaskedLM(encoder, head, None, pieces, config.masked), blocks.held_out)
+    head = head or _train_head(blocks, encoder, pieces, config, report)
+    head.to(encoder.words.weight.device).requires_grad_(config.full)
+
+    def masked_lm(bank: Bank | None) -> MaskedLM:
+        return MaskedLM(encoder, head, bank, pieces, config.masked)
+
+    measured = {"before" if config.full else "none": masked_scores(masked_lm(None), blocks.held_out)}
     if config.full:
         encoder.requires_grad_(True)
-        head.requires_grad_(True)
-        model = MaskedLM(encoder, head, None, pieces, config.masked)
-        train_masked_lm(model, [blocks.train], config, stage="encoder", report=report)
+        train_masked_lm(masked_lm(None), [blocks.train], config, stage="encoder", report=report)
         encoder.requires_grad_(False)
-        return TrainedAdapter(None, head, {"before": before, "after": masked_scores(model, blocks.held_out)})
-    adapter = LanguageAdapter.new(
-        language,
-        encoder.width,
-        encoder.depth,
-        size=config.size,
-        activation=config.activation,
-        invertible=config.invertible,
-    )
+        return TrainedAdapter(None, head, measured | {"after": masked_scores(masked_lm(None), blocks.held_out)})
+    form: dict[str, Any] = {"size": config.size, "activation": config.activation, "invertible": config.invertible}
+    adapter = LanguageAdapter.new(language, encoder.width, encoder.depth, **form)
     bank = _bank(adapter, encoder).requires_grad_(True)
-    model = MaskedLM(encoder, head, bank, pieces, config.masked)
-    train_masked_lm(model, [blocks.train], config, stage=f"adapter {language}", report=report)
-    measured = {"none": before}
+    train_masked_lm(masked_lm(bank), [blocks.train], config, stage=f"adapter {language}", report=report)
     for name, own in [*((other.language, _bank(other, encoder)) for other in others), (language, bank)]:
-        measured[name] = masked_scores(MaskedLM(encoder, head, own, pieces, config.masked), blocks.held_out)
+        measured[name] = masked_scores(masked_lm(own), blocks.held_out)
     return TrainedAdapter(bank.extract(language), head, measured)
 
 
@@ -161,9 +154,6 @@ def load_head(path: Path, encoder: Encoder) -> MLMHead:
             f"{len(encoder.words.weight)} pieces. Leave --head out to train a new one."
         ) from error
     return head
-
-
-# --- files in, files out
 
 
 def train_adapter_files(

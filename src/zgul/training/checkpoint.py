@@ -24,7 +24,6 @@ class Progress:
     batch: int = 0  # batches of this epoch that are done
     step: int = 0  # optimiser steps
     best_f1: float = -1.0
-    best_step: int = 0
     stale: int = 0  # evaluations since the best
     loss: float = 0.0  # sum since the last evaluation
     counted: int = 0  # steps in this sum
@@ -53,16 +52,13 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     except ZgulError as error:
         raise ZgulError(f"{str(error).partition('. ')[0]}. {START_ANEW}") from error  # its own advice is for models
     if notes.get("fingerprint") != fingerprint:
-        raise ZgulError(
-            f"{path} belongs to a run with another configuration or other data. "
-            "Use another --output, or --overwrite it."
-        )
+        other = "belongs to a run with another configuration or other data"
+        raise ZgulError(f"{path} {other}. Use another --output, or --overwrite it.")
     progress = _read_progress(path, notes)
     _check_tensors(path, tensors, notes, optimiser)
     optimiser.load({name: tensors[f"model.{name}"] for name in optimiser.weights})
-    best = {name: tensors[f"best.{name}"] for name in optimiser.weights if f"best.{name}" in tensors}
-    best = {name: value.to(optimiser.weights[name].device) for name, value in best.items()}
-    adamw = optimiser.adamw
+    owners, adamw = optimiser.weights.items(), optimiser.adamw
+    best = {name: tensors[f"best.{name}"].to(own.device) for name, own in owners if f"best.{name}" in tensors}
     state: dict[str, Any] = adamw.state_dict() | {"state": defaultdict(dict)}
     for key in (key for key in tensors if key.startswith("optimizer.")):
         _, index, name = key.split(".", 2)

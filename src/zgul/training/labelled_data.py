@@ -59,13 +59,10 @@ class LabelledData:
         return times / times.sum()
 
 
-def load_labelled(
-    config: TrainingConfig, read: Callable[[str, str, str], list[Sentence]] | None = None
-) -> LabelledData:
+def load_labelled(config: TrainingConfig, read: Reader | None = None) -> LabelledData:
     """Read the corpora that a configuration asks for: with ``read``, from task, language and split, or its folder."""
     read = read or DataFolder(config.data).sentences
-    train: list[Sentence] = []
-    dev: list[Sentence] = []
+    train, dev = list[Sentence](), list[Sentence]()
     for language in training_languages(config):
         sentences = read(config.task, language, source_split(config.group, language, "train"))
         train += sample(sentences, config.limit, config.seed) if config.limit else sentences
@@ -84,11 +81,9 @@ def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingCo
     if not used:
         raise ZgulError("The training data has no labels.")
     labels = sorted(used, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
-    unknown = {tag for sentence in dev for tag in sentence.tags or ()} - used - set(config.unannotated)
-    if unknown:
-        named = ", ".join(sorted(unknown))
-        message = f"The dev data has labels that the training data lacks: {named}. They count as mistakes."
-        warnings.warn(message, ZgulWarning, stacklevel=2)
+    if unknown := {tag for sentence in dev for tag in sentence.tags or ()} - used - set(config.unannotated):
+        problem = f"The dev data has labels that the training data lacks: {', '.join(sorted(unknown))}"
+        warnings.warn(f"{problem}. They count as mistakes.", ZgulWarning, stacklevel=2)
     languages = list(dict.fromkeys(sentence.language or "" for sentence in train))
     allowed = torch.ones(len(languages), len(labels), dtype=torch.bool)
     if config.label_set_per_corpus:

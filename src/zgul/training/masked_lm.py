@@ -9,7 +9,6 @@ E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from
 partly in mixture with another's (``mix``), so that a weighted sum of adapters means something.
 """
 
-import copy
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank
 from zgul.adapters.bottleneck import Invertible
-from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.devices import mixed_precision
 from zgul.encoders.batches import IGNORED
 from zgul.encoders.encoder import Encoder, masked_attention
@@ -76,8 +74,7 @@ def pack_text(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> 
         if words := line.split():
             stream += [*pieces.pieces(words), np.array([specials.end], np.int32)]
     flat = np.concatenate([*stream, np.zeros(0, np.int32)])
-    room = length - 2
-    count = len(flat) // room
+    count, room = len(flat) // (length - 2), length - 2
     body = flat[: count * room].reshape(count, room)
     return torch.from_numpy(np.pad(body, ((0, 0), (1, 1)), constant_values=((0, 0), (specials.begin, specials.end))))
 
@@ -177,9 +174,9 @@ def train_masked_lm(
     step_of = GraphedStep(update)
     model.train()
     running, counted = torch.zeros((), device=device), 0
-    every = max(1, min(100, config.steps // 10))
+    every, warm = max(1, min(100, config.steps // 10)), max(1.0, config.warmup * config.steps)
     for step in range(config.steps):
-        optimiser.set_lr(config.lr * _schedule(step, config))
+        optimiser.set_lr(config.lr * min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm)))
         rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
         ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
         order, share = _mixture(rng, len(held), len(ids), config.mix)
@@ -208,19 +205,6 @@ def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int 
         loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))
         total += int((truth != IGNORED).sum())
     return 100 * right / max(total, 1), math.exp(min(loss / max(total, 1), 50))
-
-
-def specialise(shared: LanguageAdapter, languages: Sequence[str]) -> list[LanguageAdapter]:
-    """One copy of a shared adapter for each language."""
-    adapters = [copy.deepcopy(shared) for _ in languages]
-    for adapter, language in zip(adapters, languages, strict=True):
-        adapter.language = language
-    return adapters
-
-
-def _schedule(step: int, config: MLMConfig) -> float:
-    warm = max(1.0, config.warmup * config.steps)
-    return min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm))
 
 
 def _mixture(rng: np.random.Generator, languages: int, rows: int, mix: float) -> tuple[Tensor, Tensor]:

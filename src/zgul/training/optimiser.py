@@ -42,7 +42,7 @@ class Optimiser:
 
     @property
     def optimised(self) -> list[Tensor]:
-        """The parameters in the order that AdamW has them."""
+        """The parameters in AdamW's order."""
         return [value for group in self.adamw.param_groups for value in group["params"]]
 
     def set_lr(self, lr: float) -> None:
@@ -53,13 +53,11 @@ class Optimiser:
                 group["lr"] = lr * group["share"]
 
     def step(self) -> None:
-        """Clip the gradients and update the weights."""
         nn.utils.clip_grad_norm_(self.weights.values(), self.clip)
         self.adamw.step()
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Set the trained weights."""
         for name, value in weights.items():
             self.weights[name].copy_(value)
 

@@ -58,11 +58,9 @@ def resolve(config: TrainingConfig) -> TrainingConfig:
         config = replace(config, task=group.task, sources=config.sources or group.sources)
     if not config.sources:
         raise ZgulError("Say what to train on: --group germanic, or --task pos --sources en,is,de.")
-    names = ("sources", "leave_out", "extra_adapters")
-    codes: dict[str, Any] = {
-        name: tuple(dict.fromkeys(find(code).code for code in getattr(config, name))) for name in names
-    }
-    config = replace(config, **codes)
+    for name in ("sources", "leave_out", "extra_adapters"):
+        codes: Any = tuple(dict.fromkeys(find(code).code for code in getattr(config, name)))
+        config = replace(config, **{name: codes})
     if foreign := [language for language in config.leave_out if language not in config.sources]:
         raise ZgulError(f"{', '.join(foreign)} cannot be left out: the sources are {', '.join(config.sources)}.")
     if not config.kept_sources or (method.english_only and PIVOT not in config.kept_sources):
@@ -153,9 +151,6 @@ def train(
     return tagger
 
 
-# --- leave one source out
-
-
 def leave_one_out(
     config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> dict[str, dict[str, float]]:
@@ -167,16 +162,24 @@ def leave_one_out(
     config = resolve(config)
     runs = {language: replace(config, leave_out=(*config.leave_out, language)) for language in left_out(config)}
     folders = {language: Path(output) / f"without-{language}" if output is not None else None for language in runs}
+    for used in filter(None, folders.values()):
+        if not (saving.resume and is_finished(used)):
+            check_output(used, saving)
+        for name in (MODEL, CHECKPOINT) if saving.overwrite else ():
+            (used / name).unlink(missing_ok=True)
     if output is not None:
-        _begin_leaving_out(config, Path(output), saving)
+        begun = Path(output) / LEAVE_ONE_OUT
+        if saving.resume and begun.is_file():
+            check_same(config, begun)
+        config.save(begun)  # so that the run can be resumed
     result: dict[str, dict[str, float]] = {}
     for language, folder in folders.items():
         if folder is not None and is_finished(folder):
             check_same(runs[language], folder / CONFIG)
             tagger = load_tagger(folder, device=str(find_device(config.device)))
         else:
-            begun = folder is not None and (folder / CHECKPOINT).is_file()
-            own = replace(saving, resume=begun, overwrite=False)
+            resume = folder is not None and (folder / CHECKPOINT).is_file()
+            own = replace(saving, resume=resume, overwrite=False)
             tagger = train(runs[language], folder, report=within(report, f"without {language}"), saving=own)
         result[language] = _strategy_scores(tagger, dev_sentences(config, language), report)
     return result
@@ -202,22 +205,6 @@ def left_out(config: TrainingConfig) -> list[str]:
     return kept
 
 
-def _begin_leaving_out(config: TrainingConfig, output: Path, saving: Saving) -> None:
-    """Refuse what would mix two runs or lose one. Keep the configuration, so that the run can be resumed."""
-    for folder in (output / f"without-{language}" for language in left_out(config)):
-        if not (saving.resume and is_finished(folder)):
-            check_output(folder, saving)
-        if saving.overwrite:
-            for name in (MODEL, CHECKPOINT):
-                (folder / name).unlink(missing_ok=True)
-    if saving.resume and (output / LEAVE_ONE_OUT).is_file():
-        check_same(config, output / LEAVE_ONE_OUT)
-    config.save(output / LEAVE_ONE_OUT)
-
-
-# --- EM settings
-
-
 Judges = dict[str, dict[str, list[Sentence]]]  # target ("" for any other language) -> languages with dev sentences
 
 
@@ -229,14 +216,17 @@ def find_judges(config: TrainingConfig) -> Judges:
     candidates = left_out(config) if config.em_by == "loso" else config.kept_sources
     targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
     related = {target: most_related(target, candidates) for target in targets}
-    dev = {source: _em_sample(config, source) for source in dict.fromkeys(related.values()) or candidates}
+    dev = {
+        source: dev_sentences(config, source, config.em_sentences)
+        for source in dict.fromkeys(related.values()) or candidates
+    }
     judges = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
     for target in targets if config.em_by == "target" else ():
         try:
-            judges[target] = {target: _em_sample(config, target)}
+            judges[target] = {target: dev_sentences(config, target, config.em_sentences)}
         except ZgulError as error:
-            message = f"EM settings for {target} are chosen on {related[target]}: {error}"
-            warnings.warn(message, ZgulWarning, stacklevel=2)
+            instead = f"EM settings for {target} are chosen on {related[target]}"
+            warnings.warn(f"{instead}: {error}", ZgulWarning, stacklevel=2)
     return judges
 
 
@@ -245,7 +235,14 @@ def choose_settings(
 ) -> tuple[dict[str, EMConfig], dict[str, Any]]:
     """EM settings for every target of the group, and how they were chosen."""
     dev = {language: sentences for used in judges.values() for language, sentences in used.items()}
-    tables = {language: _table(tagger, config, language, dev[language], report) for language in sorted(dev)}
+    tables: dict[str, EMTable] = {}
+    for language in sorted(dev):
+        judged = tagger
+        if config.em_by == "loso":
+            without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0, tensorboard=False)
+            judged = train(without, report=within(report, f"without {language}"))
+        count = counter(report, f"EM settings on {language}", len(dev[language]))
+        tables[language] = em_table(judged, dev[language], on_batch=count)
     settings: dict[str, EMConfig] = {}
     about: dict[str, Any] = {"by": EM_BY[config.em_by], "strategy": em_strategy(tagger), "targets": {}}
     for target, judging in judges.items():
@@ -260,23 +257,10 @@ def choose_settings(
     return settings, about
 
 
-def dev_sentences(config: TrainingConfig, language: str) -> list[Sentence]:
-    """A language's dev set."""
-    return DataFolder(config.data).sentences(config.task, language, source_split(config.group, language, "dev"))
-
-
-def _em_sample(config: TrainingConfig, language: str) -> list[Sentence]:
-    return sample(dev_sentences(config, language), config.em_sentences, config.seed)
-
-
-def _table(tagger: Tagger, config: TrainingConfig, language: str, dev: list[Sentence], report: Report) -> EMTable:
-    if config.em_by == "loso":
-        without = replace(config, leave_out=(*config.leave_out, language), em_sentences=0, tensorboard=False)
-        tagger = train(without, report=within(report, f"without {language}"))
-    return em_table(tagger, dev, on_batch=counter(report, f"EM settings on {language}", len(dev)))
-
-
-# --- the folder of a run
+def dev_sentences(config: TrainingConfig, language: str, most: int = 0) -> list[Sentence]:
+    """A language's dev set, or a sample of this many sentences."""
+    dev = DataFolder(config.data).sentences(config.task, language, source_split(config.group, language, "dev"))
+    return sample(dev, most, config.seed) if most else dev
 
 
 def check_output(folder: Path, saving: Saving) -> None:
@@ -304,9 +288,8 @@ def check_same(config: TrainingConfig, saved: Path) -> None:
     free = dict.fromkeys(("data", "device", "tensorboard"), "")
     begun = TrainingConfig.from_dict(read_yaml(saved))
     if begun.to_dict() | free != config.to_dict() | free:
-        raise ZgulError(
-            f"{saved} belongs to a run with another configuration. Use another --output, or --overwrite it."
-        )
+        advice = "Use another --output, or --overwrite it"
+        raise ZgulError(f"{saved} belongs to a run with another configuration. {advice}.")
 
 
 def _with_tensorboard(folder: Path, report: Report) -> Report:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,7 +33,7 @@ from zgul.training.optimiser import Optimiser, Stepper
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
-DEV_TOKENS = {"cuda": 65536, "cpu": 8192}  # of the dev sets, read at once
+DEV_TOKENS = (8192, 65536)  # of the dev sets, read at once on a CPU and on a GPU
 MAX_TYPES = 1_000_000  # word types that are remembered as pieces while training
 CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -62,6 +62,7 @@ class Trainer:
     ) -> None:
         """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history."""
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
+        self.checkpoint = folder / CHECKPOINT if folder else None
         self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
         self.device = tagger.device
         most = min(tagger.parts.encoder.max_pieces, config.max_pieces)
@@ -70,26 +71,19 @@ class Trainer:
         self.table = tagger.language_table(list(data.corpus_of), tagger.method.strategies[0])
         self.batch_rows = config.batch_size * config.accumulate
         on_gpu = self.device.type == "cuda"
+        shares = dict.fromkeys(OF_LANGUAGES, config.language_lr)
         self.optimiser = Optimiser(
-            tagger.model,
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            clip=config.clip,
-            shares=dict.fromkeys(OF_LANGUAGES, config.language_lr),
+            tagger.model, lr=config.lr, weight_decay=config.weight_decay, clip=config.clip, shares=shares
         )
         micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
         self.stepper = Stepper(tagger.model, self.optimiser, data.allowed.to(self.device), micro, config.precision)
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.dev = data.encode(data.dev, self.pieces, self.table).to(self.device)
-        self.dev_tokens = DEV_TOKENS["cuda" if on_gpu else "cpu"]
+        self.dev_tokens = DEV_TOKENS[on_gpu]
         self.gold = [sentence.tags or [] for sentence in data.dev]
         self.steps_per_epoch = math.ceil(len(data.encode(data.train, self.pieces, self.table)) / self.batch_rows)
         self.total_steps = self.steps_per_epoch * config.rounds
-
-    @property
-    def checkpoint(self) -> Path | None:
-        return self.folder / CHECKPOINT if self.folder else None
 
     def resume(self) -> bool:
         """Go back to where the checkpoint stands. False where there is none."""
@@ -104,15 +98,13 @@ class Trainer:
         Ctrl-C leaves a checkpoint of the step it falls in and raises ``KeyboardInterrupt``. The last checkpoint stays:
         whoever saves the tagger removes it.
         """
-        with (
-            ThreadPoolExecutor(1) as background,
-            deferred_interrupt(self.checkpoint is not None) as interrupt,
-        ):
-            prepared = background.submit(self._epoch, self.progress.epoch)
+        encode = partial(self.data.encode_epoch, self.pieces, self.table, self.config.seed)
+        with ThreadPoolExecutor(1) as background, deferred_interrupt(self.checkpoint is not None) as interrupt:
+            prepared = background.submit(encode, self.progress.epoch)
             while self.progress.epoch < self.config.rounds and not self._stale():
                 epoch = prepared.result().to(self.device)
                 if self.progress.epoch + 1 < self.config.rounds:
-                    prepared = background.submit(self._epoch, self.progress.epoch + 1)
+                    prepared = background.submit(encode, self.progress.epoch + 1)
                 if not self._train_epoch(epoch, report, interrupt):
                     break
                 self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
@@ -120,9 +112,6 @@ class Trainer:
                 self.optimiser.load(self.best)
         self.tagger.model.eval()
         return self.progress.history
-
-    def _epoch(self, epoch: int) -> EncodedCorpus:
-        return self.data.encode_epoch(self.pieces, self.table, self.config.seed, epoch)
 
     def _train_epoch(self, corpus: EncodedCorpus, report: Report, interrupt: threading.Event) -> bool:
         """Train one epoch. False when training is to stop early."""
@@ -163,16 +152,14 @@ class Trainer:
         progress = self.progress
         loss = progress.loss / progress.counted
         if not math.isfinite(loss):
-            raise ZgulError(
-                f"The loss is no longer a number at step {progress.step}. Lower --lr (now {self.config.lr:g})."
-            )
+            step, lr = progress.step, self.config.lr
+            raise ZgulError(f"The loss is no longer a number at step {step}. Lower --lr (now {lr:g}).")
         self._save()  # whatever happens in the evaluation, no step is lost
         f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
         progress.loss, progress.counted = 0.0, 0
-        entry = {"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1}
-        progress.history.append(entry)
+        progress.history.append({"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1})
         if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last weights are the best
-            progress.best_f1, progress.best_step, progress.stale = f1, progress.step, 0
+            progress.best_f1, progress.stale = f1, 0
             if self.config.select == "best":
                 self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
         else:
@@ -196,14 +183,13 @@ class Trainer:
     def dev_scores(self, report: Report = silent) -> Scores:
         """F1 on the combined dev sets of the sources, without EM."""
         advice = "use a device with more memory (--device cpu)"
-        predicted, self.dev_tokens = halving(
-            lambda tokens: self._predict(tokens, report), self.dev_tokens, "tokens", advice
-        )
+        predict = partial(self._predict, report)
+        predicted, self.dev_tokens = halving(predict, self.dev_tokens, "tokens", advice)
         labels = np.array(self.tagger.labels)[self.dev.by_word(predicted).numpy()]
         tags = np.split(labels, np.cumsum(self.dev.sentence_sizes)[:-1])
         return scores(self.gold, [row.tolist() for row in tags])
 
-    def _predict(self, tokens: int, report: Report) -> Tensor:
+    def _predict(self, report: Report, tokens: int) -> Tensor:
         """The best label of each piece of the dev sets [P], in batches of this many tokens."""
         model = self.tagger.model.eval()
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.long, device=self.device)
@@ -220,8 +206,7 @@ class Trainer:
         """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""
         rng = np.random.default_rng([self.config.seed, 7, epoch])
         lengths = corpus.lengths.cpu().numpy() + 2
-        order = rng.permutation(len(lengths))
-        size = self.batch_rows
+        order, size = rng.permutation(len(lengths)), self.batch_rows
         batches = []
         for start in range(0, len(order), size * POOL):
             pool = order[start : start + size * POOL]
