@@ -52,7 +52,7 @@ def of_row(batch: Batch, row: int, length: int | None = None) -> Slow:
 
 def run(tagger: Tagger, batch: Batch, config: EMConfig) -> tuple[torch.Tensor, Alpha]:
     alpha = Alpha(config)
-    return minimise_entropy(tagger.model, batch, config, alpha=alpha), alpha
+    return minimise_entropy(tagger.model, batch, alpha), alpha
 
 
 def layer_weights(alpha: Alpha) -> torch.Tensor:
@@ -196,7 +196,7 @@ def test_sentences_may_have_rates_of_their_own(tagger: Tagger, batch: Batch, tie
     config = EMConfig(steps=2, tied=tied)
     rates = torch.linspace(0, 5, len(batch), dtype=torch.float64)
     alpha = Alpha(config, rates)
-    logits = minimise_entropy(tagger.model, batch, config, alpha=alpha)
+    logits = minimise_entropy(tagger.model, batch, alpha)
     for row in range(len(batch) - 1):
         sentence = of_row(batch, row)
         expected = slow_em(tagger.model, sentence, 2, float(rates[row]), tied=tied)
@@ -338,7 +338,7 @@ def test_entropy_falls(tagger: Tagger, batch: Batch) -> None:
     minimise_entropy(
         tagger.model,
         batch,
-        EMConfig(steps=5, lr=0.5),
+        Alpha(EMConfig(steps=5, lr=0.5)),
         on_step=lambda t, logits: entropies.append(sentence_entropy(logits, batch)[:-1]),
     )
     assert len(entropies) == 6
@@ -352,7 +352,7 @@ def test_entropy_falls(tagger: Tagger, batch: Batch) -> None:
 def test_every_step_is_what_a_run_with_fewer_steps_would_give(tagger: Tagger, batch: Batch, steps: int) -> None:
     heard: list[tuple[int, torch.Tensor]] = []
     config = EMConfig(steps=steps, lr=5.0)
-    logits = minimise_entropy(tagger.model, batch, config, on_step=lambda t, scores: heard.append((t, scores)))
+    logits = minimise_entropy(tagger.model, batch, Alpha(config), on_step=lambda t, scores: heard.append((t, scores)))
     assert [t for t, _ in heard] == list(range(steps + 1))
     assert not logits.requires_grad and torch.equal(heard[-1][1], logits)
     for t, scores in heard:
@@ -371,7 +371,7 @@ def test_the_model_is_left_as_it_was(tagger: Tagger, batch: Batch) -> None:
     model = tagger.model
     trained = set(tagger.trained_names)
     before = {name: value.clone() for name, value in model.named_parameters()}
-    minimise_entropy(model, batch, EMConfig(steps=2))
+    minimise_entropy(model, batch, Alpha(EMConfig(steps=2)))
     assert set(tagger.trained_names) == trained and not model.training
     assert all(torch.equal(value, before[name]) and value.grad is None for name, value in model.named_parameters())
 

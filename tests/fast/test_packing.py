@@ -71,8 +71,8 @@ def test_em_moves_packed_scores_as_padded_ones(config: EMConfig) -> None:
     batch = small_batch(tagger, mixed_sentences(), padding=2)
     packing = Packing(batch.mask)
     plain, packed = Alpha(config), PackedAlpha(config, packing)
-    expected = minimise_entropy(tagger.model, batch, config, alpha=plain)
-    found = minimise_entropy(partial(read_packed, tagger.model, packing), batch, config, alpha=packed)
+    expected = minimise_entropy(tagger.model, batch, plain)
+    found = minimise_entropy(partial(read_packed, tagger.model, packing), batch, packed)
     torch.testing.assert_close(found[batch.mask], expected[batch.mask], rtol=0, atol=1e-11)
     for one, other in zip(packed.mean_weights(), plain.mean_weights(), strict=True):
         torch.testing.assert_close(one, other[batch.mask], rtol=0, atol=1e-11)

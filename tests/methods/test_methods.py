@@ -276,7 +276,7 @@ def test_a_madx_layer_is_language_adapter_then_task_adapter() -> None:
 def test_cpg_is_an_adapter_generated_for_each_language() -> None:
     torch.manual_seed(0)
     features = torch.rand(3, 7, dtype=torch.float64)
-    generator = GeneratedAdapters(7, width=6, depth=2, rank=4, size=5, dropout=0.3).double().eval()
+    generator = GeneratedAdapters(7, 6, 2, MethodOptions(cpg_rank=4, cpg_bottleneck=5, dropout=0.3)).double().eval()
     for weight in generator.parameters():
         torch.nn.init.normal_(weight)
     f, languages = torch.randn(2, 4, 6, dtype=torch.float64), torch.randint(3, (2, 4))

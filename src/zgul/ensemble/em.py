@@ -17,6 +17,7 @@ from zgul.options import Options, option
 # A model maps a batch to label scores [B, T, C]. `Choose` turns the scores [..., K, N] of a layer into weights.
 Choose = Callable[[int, Callable[[], Tensor]], Tensor]
 TaggingModel = Callable[[Batch, Choose], Tensor]
+OnStep = Callable[[int, Tensor], None]
 PADDED = 128  # pieces to which the authors' release pads each sentence
 
 
@@ -90,15 +91,10 @@ class Alpha:
 
 
 def minimise_entropy(
-    model: TaggingModel,
-    batch: Batch,
-    config: EMConfig,
-    *,
-    alpha: Alpha | None = None,
-    on_step: Callable[[int, Tensor], None] = lambda t, logits: None,
+    model: TaggingModel, batch: Batch, alpha: Alpha, on_step: OnStep = lambda t, logits: None
 ) -> Tensor:
     """Label scores [B, T, C] of a batch after EM. ``on_step`` receives them after t = 0, 1, …, T steps."""
-    alpha = alpha or Alpha(config)
+    config = alpha.config
     with torch.enable_grad():
         for t in range(config.steps):
             logits = model(batch, alpha)

@@ -35,10 +35,7 @@ class Weighting(nn.Module):
 
 
 class ByLanguage(Weighting):
-    """Scores that are given for each language: MADX and MADX^multi.
-
-    The language table holds them: 0 and -inf for one adapter alone, zeros for the mean of all, where EMEA starts.
-    """
+    """MADX and MADX^multi: the language table holds the scores. Zeros give the mean of all, where EMEA starts."""
 
     views = ("mix",)
 

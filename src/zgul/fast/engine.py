@@ -8,7 +8,7 @@ engine.
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from zgul.devices import find_device, mixed_precision, moved_copy
 from zgul.encoders.batches import Batch
-from zgul.ensemble.em import EMConfig, minimise_entropy
+from zgul.ensemble.em import Alpha, EMConfig, OnStep, minimise_entropy
 from zgul.errors import ZgulError
 from zgul.fast.folding import fold
 from zgul.fast.graphs import GraphedStep
@@ -49,24 +49,18 @@ class Engine:
     def __init__(self, model: Model, device: torch.device, precision: str) -> None:
         self.device, self.precision = device, precision
         self.model = moved_copy(fold(model), device, half=precision == "bfloat16", frozen=True).eval()
+        self.multiple = 8 if device.type == "cuda" else 1  # batches are padded to a multiple of this length
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
         self._lock: AbstractContextManager[object] = GPU_LOCK if device.type == "cuda" else nullcontext()
 
     @property
     def max_tokens(self) -> int:
-        """Tokens in a batch that keep the device busy and fit its memory, also with EM.
-
-        EM keeps a quarter of a megabyte for a token of the embedded encoder, and half of one at BERT's width.
-        """
+        """Tokens in a batch that keep the device busy and fit its memory, also with EM."""
         if self.device.type != "cuda":
             return CPU_TOKENS
+        # EM keeps a quarter of a megabyte for a token of the embedded encoder, and half of one at BERT's width
         megabytes = torch.cuda.get_device_properties(self.device).total_memory // 2**20
         return int(min(65536, max(4096, megabytes // 1024 * 1024)))
-
-    @property
-    def multiple(self) -> int:
-        """Batches are padded to a multiple of this length."""
-        return 8 if self.device.type == "cuda" else 1
 
     def __call__(self, batch: Batch, em: EMConfig | None = None, weights: bool = False) -> Inferred:
         """Label scores of a batch and, on request, adapter weights: see `infer`."""
@@ -83,15 +77,12 @@ class Engine:
         if em is None and not weights:
             with torch.no_grad():
                 return Inferred(read_packed(self.model, packing, batch))
-        config = em or EMConfig(steps=0)
-        alpha = PackedAlpha(config, packing)
-        logits = minimise_entropy(partial(read_packed, self.model, packing), batch, config, alpha=alpha)
+        alpha = PackedAlpha(em or EMConfig(steps=0), packing)
+        logits = minimise_entropy(partial(read_packed, self.model, packing), batch, alpha)
         before, after = (packing.unpack(each) for each in alpha.mean_weights()) if weights else (None, None)
         return Inferred(logits, before, after)
 
-    def grid(
-        self, batch: Batch, config: EMConfig, rates: Sequence[float], on_step: Callable[[int, Tensor], None]
-    ) -> None:
+    def grid(self, batch: Batch, config: EMConfig, rates: Sequence[float], on_step: OnStep) -> None:
         """Run EM with several learning rates; pass on the label scores [rates, B, T, C] after t = 0, 1, …, T steps.
 
         Sentences do not see each other, so all rates go into one batch, each with a copy of the sentences.
@@ -105,7 +96,7 @@ class Engine:
             on_step(t, logits.unflatten(0, (len(rates), len(batch))))
 
         with self._lock, mixed_precision(self.device, self.precision):
-            minimise_entropy(read, copies, config, alpha=alpha, on_step=keep)
+            minimise_entropy(read, copies, alpha, keep)
 
     def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor | None:
         """Replay a batch as a graph, if it is so small that a GPU would wait for launches."""
@@ -121,7 +112,7 @@ class Engine:
         """Label scores without EM, or after all its steps: a sequence of kernels that depends on shapes alone."""
         batch = Batch(**tensors)
         if em is not None:
-            return minimise_entropy(self.model, batch, em)
+            return minimise_entropy(self.model, batch, Alpha(em))
         with torch.no_grad():
             logits: Tensor = self.model(batch)
             return logits

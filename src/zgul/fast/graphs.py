@@ -41,22 +41,18 @@ class GraphedStep:
             if self.most is not None and len(self._graphs) >= self.most:
                 return self.step(*settings, **tensors)
             self._calls[key] = self._calls.get(key, 0) + 1
-            if self._calls[key] <= WARM_UP:
-                return self._warm_up(settings, tensors)
+            if self._calls[key] <= WARM_UP:  # a plain call on another stream than the default one: capturing needs that
+                stream = self._side = self._side or torch.cuda.Stream()
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    result = self.step(*settings, **tensors)
+                torch.cuda.current_stream().wait_stream(stream)
+                return result
             self._capture(key, settings, tensors)
         graph, static, result = self._graphs[key]
         for name, tensor in tensors.items():
             static[name].copy_(tensor)
         graph.replay()
-        return result
-
-    def _warm_up(self, settings: Key, tensors: dict[str, Tensor]) -> Tensor:
-        """A plain call on another stream than the default one, as capturing requires."""
-        stream = self._side = self._side or torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            result = self.step(*settings, **tensors)
-        torch.cuda.current_stream().wait_stream(stream)
         return result
 
     def _capture(self, key: Key, settings: Key, tensors: dict[str, Tensor]) -> None:

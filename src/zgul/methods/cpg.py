@@ -12,17 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.methods.base import Method, Parts
+from zgul.methods.base import Method, MethodOptions, Parts
 from zgul.methods.model import Generator, Model
 
 
 class GeneratedAdapters(Generator):
     """One adapter for each layer and language, generated when it is needed."""
 
-    def __init__(self, features: int, *, width: int, depth: int, rank: int, size: int, dropout: float) -> None:
+    def __init__(self, features: int, width: int, depth: int, options: MethodOptions) -> None:
         super().__init__()
+        rank, size = options.cpg_rank, options.cpg_bottleneck
         hidden, out = nn.Linear(features, features), nn.Linear(features, rank)
-        self.vector = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(dropout), out)
+        self.vector = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(options.dropout), out)
         self.down = nn.Parameter(torch.randn(depth, rank, width, size) * 1e-2)
         self.down_bias = nn.Parameter(torch.zeros(depth, rank, size))
         self.up = nn.Parameter(torch.randn(depth, rank, size, width) * 1e-2)
@@ -50,15 +51,9 @@ class CPG(Method):
 
     def build(self, parts: Parts) -> Model:
         parts.encoder.requires_grad_(True)
-        generator = GeneratedAdapters(
-            parts.language_features(parts.sources).shape[1],
-            width=parts.encoder.width,
-            depth=parts.encoder.depth,
-            rank=parts.options.cpg_rank,
-            size=parts.options.cpg_bottleneck,
-            dropout=parts.options.dropout,
-        )
-        return Model(parts.encoder, len(parts.labels), generator=generator, dropout=parts.options.dropout)
+        encoder, features = parts.encoder, parts.language_features(parts.sources).shape[1]
+        generator = GeneratedAdapters(features, encoder.width, encoder.depth, parts.options)
+        return Model(encoder, len(parts.labels), generator=generator, dropout=parts.options.dropout)
 
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         return parts.language_features(languages)

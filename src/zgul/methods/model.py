@@ -80,10 +80,7 @@ class Model(nn.Module):
         self.head.bias.copy_(shares.clamp(min=1e-4).log())
 
     def forward(self, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
-        """Label scores [B, T, C]; a word's stand at its first piece.
-
-        ``choose`` turns the scores of a layer's weighting into weights. EM passes its own.
-        """
+        """Label scores [B, T, C]; a word's stand at its first piece. EM passes its own ``choose``."""
         by_language, spoken = self.languages(batch)
         hidden = self.embed(batch, by_language, spoken, choose)
         return self.read(hidden, masked_attention(batch.mask), by_language, spoken, choose)
@@ -146,10 +143,7 @@ class Inferred:
 
 
 def infer(model: Model, batch: Batch, em: EMConfig | None = None, weights: bool = False) -> Inferred:
-    """Label scores of a batch; after entropy minimisation if ``em`` asks for it and the model has a bank.
-
-    This is the plain code; `zgul.fast` computes the same faster.
-    """
+    """Label scores of a batch, after EM if asked for and possible, by plain code. `zgul.fast` is faster."""
     if model.bank is None or (not weights and (em is None or em.steps == 0)):
         with torch.no_grad():
             return Inferred(model(batch))
@@ -159,7 +153,7 @@ def infer(model: Model, batch: Batch, em: EMConfig | None = None, weights: bool 
         longest = max(length, min(PADDED, model.encoder.max_pieces))
         batch = batch.padded(len(batch), longest, model.encoder.config.pad)
     alpha = Alpha(config)
-    logits = minimise_entropy(model, batch, config, alpha=alpha)[:, :length]
+    logits = minimise_entropy(model, batch, alpha)[:, :length]
     if not weights:
         return Inferred(logits)
     before, after = alpha.mean_weights()

@@ -64,14 +64,34 @@ def save_tagger(
     state: dict[str, Tensor] = {name: tagger.model.get_parameter(name) for name in tagger.trained_names}
     merged = merged and isinstance(tagger.model.weighting, ZGULWeighting)
     save_tensors(folder / MODEL, _merge(state) if merged else state, bits=bits)
-    adapters = _adapters(tagger)
+    adapters = [tagger.model.bank.extract(code) for code in tagger.bank_languages] if tagger.model.bank else []
     if bank and adapters:
         save_adapters(folder / BANK, adapters)
     if encoder:
         # low-rank updates are among what was trained
         encoders.save(tagger.model.encoder.without_updates(), tagger.pieces.tokenizer, folder / ENCODER)
-    place = NONE if not adapters else INSIDE if bank else SHIPPED
-    write_json(folder / CONFIG, _config(tagger, place, merged, encoder))
+    parts = tagger.parts
+    name = ENCODER if encoder else tagger.encoder_name
+    config = {
+        "format": FORMAT,
+        "zgul": __version__,
+        "task": tagger.task,
+        "method": tagger.method.name,
+        "strategy": tagger.strategy,
+        "decode": tagger.decode,
+        "related_letters": tagger.pieces.related_letters,
+        "sources": parts.sources,
+        "labels": tagger.labels,
+        "options": parts.options.to_dict(),
+        "encoder": {"name": name, "width": parts.encoder.width, "depth": parts.encoder.depth},
+        "bank": NONE if not adapters else INSIDE if bank else SHIPPED,
+        **({"bank_checksum": checksum(adapters)} if adapters and not bank else {}),
+        "merged": merged,
+        "em": {language: config.to_dict() for language, config in tagger.em.items()},
+        "features": {code: np.asarray(value).tolist() for code, value in parts.features.items()},
+        "about": tagger.about,
+    }
+    write_json(folder / CONFIG, config)  # last: where it exists, the tagger is complete
 
 
 def load_tagger(
@@ -105,40 +125,6 @@ def load_tagger(
     return replace(tagger, em=em, decode=config["decode"], about=config["about"]).to(device)
 
 
-def _config(tagger: Tagger, bank: str, merged: bool, encoder: bool) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "zgul": __version__,
-        "task": tagger.task,
-        "method": tagger.method.name,
-        "strategy": tagger.strategy,
-        "decode": tagger.decode,
-        "related_letters": tagger.pieces.related_letters,
-        "sources": tagger.parts.sources,
-        "labels": tagger.labels,
-        "options": tagger.parts.options.to_dict(),
-        "encoder": {
-            "name": ENCODER if encoder else tagger.encoder_name,
-            "width": tagger.parts.encoder.width,
-            "depth": tagger.parts.encoder.depth,
-        },
-        "bank": bank,
-        **({"bank_checksum": checksum(_adapters(tagger))} if bank == SHIPPED else {}),
-        "merged": merged,
-        "em": {language: config.to_dict() for language, config in tagger.em.items()},
-        "features": {code: np.asarray(value).tolist() for code, value in tagger.parts.features.items()},
-        "about": tagger.about,
-    }
-
-
-def _adapters(tagger: Tagger) -> list[LanguageAdapter]:
-    bank = tagger.model.bank
-    return [bank.extract(language) for language in bank.languages] if bank is not None else []
-
-
-# --- merging
-
-
 @torch.no_grad()
 def _merge(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same model with ``W_qᵀ W_k`` in place of W_q and W_k, and ``C W_v`` in place of C and W_v."""
@@ -166,9 +152,6 @@ def _unmerge(state: dict[str, Tensor]) -> dict[str, Tensor]:
         elif match := re.fullmatch(r"weighting\.combine\.(\d+)\.weight", name):
             whole[f"weighting.value.{match[1]}.weight"] = torch.eye(len(state[name]))
     return whole
-
-
-# --- loading
 
 
 def _damaged(folder: Path, problem: str) -> ZgulError:

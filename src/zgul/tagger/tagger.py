@@ -30,7 +30,8 @@ from zgul.tagger.decoding import decoder, valid_iob2
 
 UNNAMED = "given"  # the name of an encoder that came without one
 
-Infer = Callable[[Batch, EMConfig | None, bool], Inferred]
+Infer = Callable[[Batch, EMConfig | None], Inferred]
+OnBatch = Callable[[int], None]  # receives how many chunks were done
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Tagger:
         skip_below: float = 0.0,
         weights: bool = False,
         plain: bool = False,
-        on_batch: Callable[[int], None] = lambda count: None,
+        on_batch: OnBatch = lambda count: None,
     ) -> list[Prediction]:
         """Tag sentences, whose ``language`` must be set.
 
@@ -154,28 +155,21 @@ class Tagger:
             own = em or self.em_for(next(_languages(sentence), ""), strategy)
             groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
         predictions: dict[int, Prediction] = {}
+        run: Infer = partial(partial(infer, self.model) if plain else self.engine, weights=weights)
         with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
             for config, indices in groups.items():
                 group = [sentences[index] for index in indices]
-                run: Infer = partial(infer, self.model) if plain else self.engine
-                made = self._predict_group(group, strategy, config, skip_below, weights, run, on_batch)
+                made = self._predict_group(group, strategy, config, skip_below, run, on_batch)
                 predictions |= dict(zip(indices, made, strict=True))
         return [predictions[index] for index in range(len(sentences))]
 
     def _predict_group(
-        self,
-        sentences: list[Sentence],
-        strategy: str,
-        em: EMConfig | None,
-        skip_below: float,
-        weights: bool,
-        run: Infer,
-        on_batch: Callable[[int], None],
+        self, group: list[Sentence], strategy: str, em: EMConfig | None, skip_below: float, run: Infer, count: OnBatch
     ) -> list[Prediction]:
-        codes = dict.fromkeys(code for sentence in sentences for code in _languages(sentence))
+        codes = dict.fromkeys(code for sentence in group for code in _languages(sentence))
         if not codes:  # no words at all
-            return [Prediction([], np.zeros(0, np.float32)) for _ in sentences]
-        encoded = self.pieces.encode(sentences, languages=self.language_table(list(codes), strategy)).to(self.device)
+            return [Prediction([], np.zeros(0, np.float32)) for _ in group]
+        encoded = self.pieces.encode(group, languages=self.language_table(list(codes), strategy)).to(self.device)
         # probabilities [P, C] and weights [P, K, N], by their names in `Prediction`
         kept = {"probabilities": torch.zeros(len(encoded.pieces), len(self.labels), device=self.device)}
 
@@ -190,24 +184,24 @@ class Tagger:
 
         first = None if skip_below else em
         uncertain: list[Tensor] = []
-        for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, first, weights)):
+        for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, first)):
             keep(batch, inferred)
             waits = torch.zeros(len(batch), dtype=torch.bool, device=self.device)
             if skip_below and em is not None and em.steps:
                 waits = sentence_entropy(inferred.logits, batch) >= skip_below
                 uncertain.append(batch.rows[waits])
-            on_batch(int((~waits).sum()))
+            count(int((~waits).sum()))
         if uncertain:
             rows = torch.cat(uncertain)
-            for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em, weights), rows):
+            for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em), rows):
                 keep(batch, inferred)
-                on_batch(len(batch))
+                count(len(batch))
         return self._predictions({name: encoded.by_word(v).numpy() for name, v in kept.items()}, encoded.sentence_sizes)
 
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
     ) -> Iterator[tuple[Batch, Any]]:
-        """Run all chunks of a corpus (or these) in batches. When memory runs out, batches become smaller.
+        """Run all chunks of a corpus (or these) in batches, which get smaller when memory runs out.
 
         The run works on ``copies`` times the tokens of a batch.
         """

@@ -94,18 +94,19 @@ def train_adapter(
     others: Sequence[LanguageAdapter] = (),
     report: Report = silent,
 ) -> TrainedAdapter:
-    """Train an adapter (or the encoder) for a language, on the encoder's device.
-
-    The held-out text is also read with the adapters of ``others``: the language's own should be best.
-    """
+    """Train an adapter (or the encoder) for a language. On held-out text it should be better than ``others``."""
     encoder.requires_grad_(False)
     config = replace(config, lr=config.rate)
-    head = head or _train_head(blocks, encoder, pieces, config, report)
-    head.to(encoder.words.weight.device).requires_grad_(config.full)
+    known, head = head, head or MLMHead(encoder.width, len(encoder.words.weight))
+    head.to(encoder.words.weight.device)
 
     def masked_lm(bank: Bank | None) -> MaskedLM:
         return MaskedLM(encoder, head, bank, pieces, config.masked)
 
+    if known is None:
+        own = replace(config, steps=config.head_steps or config.steps, lr=MLMConfig.lr)
+        train_masked_lm(masked_lm(None), [blocks.train], own, stage="masked-LM head", report=report)
+    head.requires_grad_(config.full)
     measured = {"before" if config.full else "none": masked_scores(masked_lm(None), blocks.held_out)}
     if config.full:
         encoder.requires_grad_(True)
@@ -116,8 +117,8 @@ def train_adapter(
     adapter = LanguageAdapter.new(language, encoder.width, encoder.depth, **form)
     bank = _bank(adapter, encoder).requires_grad_(True)
     train_masked_lm(masked_lm(bank), [blocks.train], config, stage=f"adapter {language}", report=report)
-    for name, own in [*((other.language, _bank(other, encoder)) for other in others), (language, bank)]:
-        measured[name] = masked_scores(masked_lm(own), blocks.held_out)
+    for name, used in [*((other.language, _bank(other, encoder)) for other in others), (language, bank)]:
+        measured[name] = masked_scores(masked_lm(used), blocks.held_out)
     return TrainedAdapter(bank.extract(language), head, measured)
 
 
@@ -125,18 +126,7 @@ def _bank(adapter: LanguageAdapter, encoder: Encoder) -> Bank:
     return Bank([adapter], width=encoder.width, depth=encoder.depth).to(encoder.words.weight.device)
 
 
-def _train_head(
-    blocks: Blocks, encoder: Encoder, pieces: PieceEncoder, config: AdapterConfig, report: Report
-) -> MLMHead:
-    head = MLMHead(encoder.width, len(encoder.words.weight)).to(encoder.words.weight.device)
-    own = replace(config, steps=config.head_steps or config.steps, lr=MLMConfig.lr)
-    model = MaskedLM(encoder, head, None, pieces, config.masked)
-    train_masked_lm(model, [blocks.train], own, stage="masked-LM head", report=report)
-    return head
-
-
 def save_head(path: Path, head: MLMHead, encoder_name: str) -> None:
-    """Write a masked-LM head to a file."""
     save_tensors(path, head.state_dict(), metadata={"head": encoder_name})
 
 

@@ -18,6 +18,7 @@ from zgul.methods import find_method
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.noise import CharacterNoise, letter_counts
 
+Words = Sequence[Sequence[str]]  # of sentences
 Reader = Callable[[str, str, str], list[Sentence]]  # of task, language and split
 
 
@@ -33,11 +34,7 @@ class LabelledData:
     noise: NoiseConfig = field(default_factory=NoiseConfig)
 
     def encode(
-        self,
-        sentences: Sequence[Sentence],
-        pieces: PieceEncoder,
-        table: ModelLanguages,
-        words: Sequence[Sequence[str]] | None = None,
+        self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages, words: Words | None = None
     ) -> EncodedCorpus:
         """Encode sentences, with other ``words`` in the place of their own if given."""
         index = {label: row for row, label in enumerate(self.labels)}

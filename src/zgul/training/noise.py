@@ -63,7 +63,11 @@ class CharacterNoise:
             kind, place, letter = chances[1 + 3 * edit : 4 + 3 * edit]
             self._edit_once(units, int(kind * 4), place, letter)
         edited = "".join(units)
-        return edited if word == word.lower() else _recase(word, edited)
+        if len(word) > 1 and word.isupper():
+            return edited.upper()
+        if word[:1].isupper() and edited[:1] and word[1:] == word[1:].lower():
+            return edited[0].upper() + edited[1:].lower()
+        return edited
 
     def _edit_once(self, units: list[str], kind: int, place: float, chance: float) -> None:
         """One edit in place. ``place`` and ``chance`` in [0, 1) choose where and which letter."""
@@ -135,12 +139,3 @@ def _units(word: str) -> list[str]:
         else:
             units.append(character)
     return units
-
-
-def _recase(word: str, edited: str) -> str:
-    """Give the edited word the casing of the original: capitals, or a capital first."""
-    if len(word) > 1 and word.isupper():
-        return edited.upper()
-    if word[:1].isupper() and edited[:1] and word[1:] == word[1:].lower():
-        return edited[0].upper() + edited[1:].lower()
-    return edited

@@ -11,20 +11,15 @@ from zgul.encoders.batches import IGNORED, Batch
 from zgul.fast.graphs import GraphedStep
 from zgul.methods.model import Model
 
+Shares = Mapping[str, float]  # parameters whose names begin so get this share of the learning rate
+
 
 class Optimiser:
     """Updates the trained parameters of a model. Captured graphs see changes of its learning rate."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        *,
-        lr: float,
-        weight_decay: float = 0.0,
-        clip: float = 1.0,
-        shares: Mapping[str, float] | None = None,
+        self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, clip: float = 1.0, shares: Shares | None = None
     ) -> None:
-        """``shares``: parameters whose names begin so get this share of the learning rate."""
         self.clip, self.shares = clip, shares or {}
         named = model.named_parameters()
         self.weights: dict[str, Tensor] = {name: value for name, value in named if value.requires_grad}
@@ -70,10 +65,7 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
 
 
 class Stepper:
-    """Takes optimiser steps on batches.
-
-    On a GPU the whole step is replayed as a CUDA graph. When memory runs out, the batch is computed in smaller parts.
-    """
+    """Takes optimiser steps on batches; on a GPU as CUDA graphs. When memory runs out, batches are computed in parts."""
 
     def __init__(
         self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int, precision: str = "float32"

@@ -80,10 +80,7 @@ def new_tagger(
     encoder: tuple[Encoder, PieceTokenizer] | None = None,
     adapters: Sequence[LanguageAdapter] | None = None,
 ) -> Tagger:
-    """The tagger of a configuration before training, on its device.
-
-    ``encoder`` and ``adapters`` save loading what the configuration names.
-    """
+    """The untrained tagger of a configuration. ``encoder`` and ``adapters`` save loading what it names."""
     loaded = encoder or encoders.load(config.encoder)
     seed_everything(config.seed)  # new adapters are drawn
     if adapters is None and find_method(config.method).needs_bank:

@@ -242,10 +242,7 @@ class Trainer:
 
 @contextmanager
 def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
-    """Give an event that the first Ctrl-C, or SIGTERM, sets. The second one interrupts at once, as everywhere else.
-
-    A step is finished first, because half an update cannot be resumed.
-    """
+    """Give an event that the first Ctrl-C sets (half a step cannot be resumed). The second one interrupts at once."""
     event = threading.Event()
     if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals received
         yield event
