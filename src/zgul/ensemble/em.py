@@ -28,8 +28,7 @@ class EMConfig(Options):
     steps: int = option(10, "Steps T of entropy minimisation; 0 switches it off.", least=0)
     lr: float = option(10.0, "Learning rate of entropy minimisation.", least=0)
     tied: bool = option(False, "Move the scores of all tokens of a layer together, as the original EMEA does.")
-    # The authors' release starts from probabilities, which applies the softmax twice, and sums over all 128 positions,
-    # padding included.
+    # the authors' release starts from probabilities (a softmax of a softmax) and sums over padding, too
     start: str = option("scores", "Scores, or probabilities as in the release.", choices=("scores", "probabilities"))
     positions: str = option("words", "Mean entropy over words, or sum over all 128 pieces.", choices=("words", "all"))
 

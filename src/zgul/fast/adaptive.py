@@ -1,8 +1,7 @@
 """Adaptive EM: entropy minimisation at a fraction of its work, for nearly the same tags. It is not in the paper.
 
 Sentences that the model is certain of are skipped. The others take one long step instead of ten short ones.
-`scripts/adaptive_em.py` chose the rule on the sources' dev sets. docs/tagging.md describes the choice, and
-docs/performance.md has the cost and the gain.
+docs/tagging.md describes how the rule was chosen, and docs/performance.md has the cost and the gain.
 """
 
 from dataclasses import dataclass, replace

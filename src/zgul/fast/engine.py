@@ -83,10 +83,8 @@ class Engine:
         return Inferred(logits, before, after)
 
     def grid(self, batch: Batch, config: EMConfig, rates: Sequence[float], on_step: OnStep) -> None:
-        """Run EM with several learning rates; pass on the label scores [rates, B, T, C] after t = 0, 1, …, T steps.
-
-        Sentences do not see each other, so all rates go into one batch, each with a copy of the sentences.
-        """
+        """Run EM with several learning rates; pass on the label scores [rates, B, T, C] after t = 0, 1, …, T steps."""
+        # sentences do not see each other, so all rates go into one batch, each with a copy of the sentences
         copies = batch.select(torch.arange(len(batch), device=self.device).repeat(len(rates)))
         each = torch.tensor(rates, device=self.device).repeat_interleave(len(batch))
         packing = Packing(copies.mask)
@@ -125,10 +123,8 @@ def _one_of_few(count: int) -> int:
 
 
 def release_memory() -> None:
-    """Return unused memory to the system.
-
-    Batches of changing shapes leave holes of changing sizes in glibc's heap. Without this function, a process that tags
-    a stream grows by a tenth in a thousand sentences, although it needs no more memory.
-    """
+    """Return unused memory to the system."""
+    # Batches of changing shapes leave holes in glibc's heap. Without this function, a process that tags a stream grows
+    # by a tenth in a thousand sentences, although it needs no more memory.
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)

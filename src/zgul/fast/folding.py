@@ -72,11 +72,9 @@ class FoldedWeighting(Weighting):
 def fold(model: Model) -> Model:
     """A copy of a model that computes the same with fewer products. It shares all other weights."""
     replaced: dict[nn.Module, nn.Module] = {model.encoder: model.encoder.merged()}
-    weighting = model.weighting
-    linear = isinstance(weighting, ZGULWeighting) and (len(weighting.views) == 1 or len(weighting.combine) > 0)
-    if linear and model.bank is not None:  # else the mix is a maximum
-        assert isinstance(weighting, ZGULWeighting)
-        replaced[weighting] = FoldedWeighting(weighting, model.bank)
+    weighting, bank = model.weighting, model.bank
+    if isinstance(weighting, ZGULWeighting) and bank and (len(weighting.views) == 1 or len(weighting.combine)):
+        replaced[weighting] = FoldedWeighting(weighting, bank)  # a mix that is a maximum cannot be folded
     return shared_copy(model, replaced)
 
 

@@ -72,11 +72,9 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def start_head_at(self, shares: Tensor) -> None:
-        """Let an untrained head predict each label as often as it occurs: shares [C].
-
-        Where one label is nearly everywhere (O in tweets), learning that first drives all tokens of a frozen encoder
-        into one point, from which no adapter comes back.
-        """
+        """Let an untrained head predict each label as often as it occurs: shares [C]."""
+        # Where one label is nearly everywhere (O in tweets), learning that first drives all tokens of a frozen encoder
+        # into one point, from which no adapter comes back.
         self.head.bias.copy_(shares.clamp(min=1e-4).log())
 
     def forward(self, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
@@ -105,10 +103,8 @@ class Model(nn.Module):
         return self.bank.invert(hidden, choose(-1, lambda: scores)[:, :, 0].to(hidden.dtype))
 
     def read(self, hidden: Tensor, attend: Attend, by_language: Tensor, spoken: Tensor, choose: Choose) -> Tensor:
-        """All layers and the head: embeddings [..., d] to label scores [..., C].
-
-        Only ``attend`` knows which tokens belong to one sentence, so tokens may lie in any shape.
-        """
+        """All layers and the head: embeddings [..., d] to label scores [..., C]."""
+        # only ``attend`` knows which tokens belong to one sentence, so tokens may lie in any shape
         for index in range(self.encoder.depth):
             x, f = self.encoder.layer(index, hidden, attend)
             total = f + x  # every line of the formula adds to this sum

@@ -53,8 +53,7 @@ def count_parameters(method: Method, options: MethodOptions | None = None, confi
         adapters = [LanguageAdapter.new(source, encoder.width, encoder.depth) for source in sources]
         labels = [str(label) for label in range(UPOS_LABELS)]
         model = method.build(Parts(encoder, labels, sources, adapters, options or MethodOptions()))
-    trained: Counter[str] = Counter()
-    frozen: Counter[str] = Counter()
+    trained, frozen = Counter[str](), Counter[str]()
     for name, parameter in model.named_parameters():
         part = next(title for prefix, title in PARTS.items() if name.startswith(prefix))
         if parameter.requires_grad:

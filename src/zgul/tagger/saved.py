@@ -107,18 +107,14 @@ def load_tagger(
     config = read_json(folder / CONFIG)
     _check_config(config, folder)
     name, loaded = _encoder(folder, config["encoder"], encoder)
+    same = ("method", "task", "labels", "sources", "strategy", "related_letters")
     tagger = Tagger.new(
-        config["method"],
         encoder=loaded,
-        task=config["task"],
-        labels=config["labels"],
-        sources=config["sources"],
         adapters=_load_bank(folder, config),
         options=_options(MethodOptions, config["options"], "options", folder),
         features={code: np.array(value, np.float32) for code, value in config["features"].items()},
         encoder_name=name,
-        strategy=config["strategy"],
-        related_letters=config["related_letters"],
+        **{key: config[key] for key in same},
     )
     _load_state(tagger, load_tensors(folder / MODEL), config["merged"], folder)
     em = {code: _options(EMConfig, value, f"em.{code}", folder) for code, value in config["em"].items()}

@@ -54,7 +54,15 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     if notes.get("fingerprint") != fingerprint:
         other = "belongs to a run with another configuration or other data"
         raise ZgulError(f"{path} {other}. Use another --output, or --overwrite it.")
-    progress = _read_progress(path, notes)
+    try:
+        progress = Progress(**json.loads(notes["progress"]))
+        for name, default in vars(Progress()).items():
+            if not isinstance(getattr(progress, name), int | float if isinstance(default, float) else type(default)):
+                raise TypeError(name)
+        if not all("dev_f1" in entry for entry in progress.history):
+            raise TypeError("history")
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise ZgulError(f"{path} is damaged: it does not say how far the run was ({error}). {START_ANEW}") from error
     _check_tensors(path, tensors, notes, optimiser)
     optimiser.load({name: tensors[f"model.{name}"] for name in optimiser.weights})
     owners, adamw = optimiser.weights.items(), optimiser.adamw
@@ -71,19 +79,6 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     return best, progress
-
-
-def _read_progress(path: Path, notes: dict[str, str]) -> Progress:
-    try:
-        progress = Progress(**json.loads(notes["progress"]))
-        for name, default in vars(Progress()).items():
-            if not isinstance(getattr(progress, name), int | float if isinstance(default, float) else type(default)):
-                raise TypeError(name)
-        if not all("dev_f1" in entry for entry in progress.history):
-            raise TypeError("history")
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise ZgulError(f"{path} is damaged: it does not say how far the run was ({error}). {START_ANEW}") from error
-    return progress
 
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], optimiser: Optimiser) -> None:

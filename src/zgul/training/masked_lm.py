@@ -53,9 +53,8 @@ class MLMHead(nn.Module):
         self.dense = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        with torch.no_grad():
-            self.dense.weight.copy_(torch.eye(width))
-            self.dense.bias.zero_()
+        nn.init.eye_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
 
     def transform(self, hidden: Tensor) -> Tensor:  # [..., d] -> [..., d]
         """Map hidden states into the space of the embeddings."""
@@ -195,11 +194,10 @@ def train_masked_lm(
 @torch.no_grad()
 def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int = 64) -> tuple[float, float]:
     """Masked accuracy in percent and perplexity on held-out blocks of one language (a bank of one adapter, or none)."""
-    device = model.head.bias.device
     torch.manual_seed(seed)  # every adapter is asked about the same masked places
     model.eval()
     right, loss, total = 0, 0.0, 0
-    for part in torch.split(blocks.to(device).long(), batch):
+    for part in torch.split(blocks.to(model.head.bias.device).long(), batch):
         scores, truth = model(part)
         right += int((scores.argmax(dim=-1) == truth).sum())
         loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))

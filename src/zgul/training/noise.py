@@ -63,7 +63,9 @@ class CharacterNoise:
             kind, place, letter = chances[1 + 3 * edit : 4 + 3 * edit]
             self._edit_once(units, int(kind * 4), place, letter)
         edited = "".join(units)
-        if len(word) > 1 and word.isupper():
+        if word == word.lower():
+            return edited
+        if len(word) > 1 and word.isupper():  # the casing stays: capitals, or a capital first
             return edited.upper()
         if word[:1].isupper() and edited[:1] and word[1:] == word[1:].lower():
             return edited[0].upper() + edited[1:].lower()

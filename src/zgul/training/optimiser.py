@@ -65,7 +65,7 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
 
 
 class Stepper:
-    """Takes optimiser steps on batches; on a GPU as CUDA graphs. When memory runs out, batches are computed in parts."""
+    """Takes optimiser steps on batches, on a GPU as CUDA graphs. When memory runs out, a batch is computed in parts."""
 
     def __init__(
         self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int, precision: str = "float32"

@@ -213,14 +213,12 @@ def find_judges(config: TrainingConfig) -> Judges:
     candidates = left_out(config) if config.em_by == "loso" else config.kept_sources
     targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
     related = {target: most_related(target, candidates) for target in targets}
-    dev = {
-        source: dev_sentences(config, source, config.em_sentences)
-        for source in dict.fromkeys(related.values()) or candidates
-    }
+    most, sources = config.em_sentences, dict.fromkeys(related.values()) or candidates
+    dev = {source: dev_sentences(config, source, most) for source in sources}
     judges = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
     for target in targets if config.em_by == "target" else ():
         try:
-            judges[target] = {target: dev_sentences(config, target, config.em_sentences)}
+            judges[target] = {target: dev_sentences(config, target, most)}
         except ZgulError as error:
             instead = f"EM settings for {target} are chosen on {related[target]}"
             warnings.warn(f"{instead}: {error}", ZgulWarning, stacklevel=2)
