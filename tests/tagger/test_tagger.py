@@ -199,11 +199,11 @@ def out_of_memory_above(limit: int, monkeypatch: pytest.MonkeyPatch, error: Base
     tried: list[int] = []
     real = Engine.__call__
 
-    def call(self: Engine, batch: Batch, *arguments: Any) -> Any:
+    def call(self: Engine, batch: Batch, *arguments: Any, **named: Any) -> Any:
         tried.append(len(batch))
         if len(batch) > limit:
             raise error
-        return real(self, batch, *arguments)
+        return real(self, batch, *arguments, **named)
 
     monkeypatch.setattr(Engine, "__call__", call)
     return tried

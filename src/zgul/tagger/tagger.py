@@ -155,8 +155,8 @@ class Tagger:
             own = em or self.em_for(next(_languages(sentence), ""), strategy)
             groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
         predictions: dict[int, Prediction] = {}
-        run: Infer = partial(partial(infer, self.model) if plain else self.engine, weights=weights)
         with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
+            run: Infer = partial(partial(infer, self.model) if plain else self.engine, weights=weights)
             for config, indices in groups.items():
                 group = [sentences[index] for index in indices]
                 made = self._predict_group(group, strategy, config, skip_below, run, on_batch)
