@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 
 from benchmarks.setup import load_shipped
-from zgul.corpora import segment
+from zgul.corpora import plain_text
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.languages import find
@@ -42,7 +42,7 @@ def main(
     tagger = load_shipped("germanic-pos", encoder, device)
     plain = text_tagger.Inference("plain", None)
     streaming = text_tagger.TextTagger(find("fo"), {"pos": tagger}, {}, {"pos": plain})
-    text = [s for line in DataFolder(data).text_lines("fo") for s in segment.sentences(line) if s.words]
+    text = [s for line in DataFolder(data).text_lines("fo") for s in plain_text.sentences(line) if s.words]
     read, started = 0, time.perf_counter()
 
     def source() -> Iterator[Sentence]:

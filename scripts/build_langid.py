@@ -18,7 +18,7 @@ import numpy as np
 
 from zgul.corpora import columns, plain_text
 from zgul.corpora.data_folder import DataFolder
-from zgul.corpora.tags import TASKS
+from zgul.corpora.sentence import TASKS
 from zgul.files import atomic_write
 from zgul.languages import SOURCES, TARGETS
 from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, softmax, words

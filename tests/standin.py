@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 
 from family import Family, family, tiny_encoder
-from zgul.adapters.bottleneck import Bottleneck
-from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.language_adapter import Bottleneck, LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
-from zgul.corpora.tags import UPOS
+from zgul.corpora.sentence import UPOS
 from zgul.ensemble.em import EMConfig
 from zgul.languages import GROUPS, SOURCES
 from zgul.tagger import Tagger, save_tagger

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from seqeval.metrics import accuracy_score, classification_report, f1_score, precision_score, recall_score
 
-from zgul.corpora.tags import UPOS
+from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
 from zgul.evaluation import chunk_counts, format_scores, scores
 from zgul.files import open_binary

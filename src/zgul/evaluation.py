@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
-from zgul.corpora.tags import UPOS
+from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
 
 EXACT_BELOW = 25  # discordant words; from here on McNemar's chi-square approximation is good

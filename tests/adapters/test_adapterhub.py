@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from zgul.adapters.adapterhub import read_adapter, reduction_factor, write_adapter
 from zgul.adapters.bank import LanguageAdapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 8, 2

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from zgul.adapters.bank import AdapterOutputs, Bank
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
-from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter, select_adapters
 from zgul.errors import ZgulError
 
 WIDTH, DEPTH = 12, 3

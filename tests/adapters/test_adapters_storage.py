@@ -16,8 +16,7 @@ from torch.testing import assert_close
 from family import family, tiny_encoder
 from zgul import tensors
 from zgul.adapters.adapterhub import write_adapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
-from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter
 from zgul.adapters.storage import checksum, find_adapters, load_adapters, save_adapters, shipped_adapters
 from zgul.errors import ZgulError
 

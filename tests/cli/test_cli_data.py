@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from zgul.cli import app
 from zgul.corpora import catalogue
-from zgul.corpora.tags import UPOS
+from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
 
 

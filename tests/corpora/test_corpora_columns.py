@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zgul.corpora import Sentence, columns
 from zgul.corpora import lines as lines_module
-from zgul.corpora.tags import UPOS, check_tags, to_iob2
+from zgul.corpora.sentence import UPOS, check_tags, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import Sentence, conllu, segment
+from zgul.corpora import Sentence, conllu, plain_text
 from zgul.corpora import lines as lines_module
 from zgul.corpora.conllu import ConlluSentence
-from zgul.corpora.tags import UPOS
+from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import open_binary
 
@@ -283,23 +283,23 @@ def test_a_new_sentence_without_text() -> None:
     ],
 )
 def test_spaces_of_any_kind_give_valid_conllu(text: str, written: str) -> None:
-    sentence = ConlluSentence.from_sentence(segment.words(text))
+    sentence = ConlluSentence.from_sentence(plain_text.words(text))
     assert sentence.comment("text") == written
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as that '# text' does not match the words
         (again,) = read(str(sentence))
         plain = again.to_sentence()
-    assert plain.text == written and plain.words == segment.words(text).words
+    assert plain.text == written and plain.words == plain_text.words(text).words
     assert len(str(sentence).splitlines()) == len(str(sentence).split("\n")) - 1, "other programs see other lines"
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_any_text_gives_conllu_that_is_valid(text: str) -> None:
-    sentence = ConlluSentence.from_sentence(segment.words(text), sent_id=text)
+    sentence = ConlluSentence.from_sentence(plain_text.words(text), sent_id=text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (again,) = read(str(sentence))
-        assert again.to_sentence().words == segment.words(text).words
+        assert again.to_sentence().words == plain_text.words(text).words
     spaced = [(row[1], row[9] != "SpaceAfter=No") for row in sentence.rows]  # as the validator of UD reads it
     assert sentence.comment("text") == "".join(form + " " * space for form, space in spaced).strip()
 

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 import zgul
 from zgul.adapters.adapterhub_index import CONFIG, PICKLED, SAFE, fetch_adapter
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
-from zgul.adapters.language_adapter import LanguageAdapter
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter
 from zgul.errors import ZgulError, first_line
 from zgul.files import atomic_write, read_json, write_json
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from zgul.adapters.adapterhub import read_adapter
 from zgul.adapters.adapterhub_index import CONFIG
-from zgul.adapters.bottleneck import ACTIVATIONS, Bottleneck, Invertible
-from zgul.adapters.language_adapter import LanguageAdapter, select_adapters
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter, select_adapters
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder

@@ -12,9 +12,9 @@ from zgul.cli import COMMANDS, new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json, print_result
 from zgul.corpora import catalogue
-from zgul.corpora.fetching import MANIFEST, fetch_datasets
+from zgul.corpora.catalogue import MANIFEST, fetch_datasets
+from zgul.corpora.sentence import TASKS, UPOS
 from zgul.corpora.stats import Statistics, measure
-from zgul.corpora.tags import TASKS, UPOS
 from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
 from zgul.languages import find

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from zgul.corpora import columns, conllu, plain_text, segment
+from zgul.corpora import columns, conllu, plain_text
 from zgul.corpora.data_folder import DataFolder, read_labelled, source_split
 from zgul.corpora.sentence import Sentence
 
-__all__ = ["DataFolder", "Sentence", "load", "read_labelled", "source_split"]
-__all__ += ["columns", "conllu", "plain_text", "segment"]
+__all__ = ["DataFolder", "Sentence", "columns", "conllu", "load", "plain_text", "read_labelled", "source_split"]
 
 
 def load(data_dir: Path | str, task: str, lang: str, split: str) -> list[Sentence]:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zgul.corpora.lines import Lines, Source, check_words
-from zgul.corpora.sentence import Sentence
-from zgul.corpora.tags import tag_problem, to_iob2
+from zgul.corpora.sentence import Sentence, tag_problem, to_iob2
 from zgul.errors import ZgulError
 from zgul.files import create_binary
 

@@ -15,8 +15,7 @@ from operator import itemgetter
 from typing import Self
 
 from zgul.corpora.lines import Lines, Source, check_words
-from zgul.corpora.sentence import Sentence
-from zgul.corpora.tags import UPOS, check_tags, tag_problem, to_iob2
+from zgul.corpora.sentence import UPOS, Sentence, check_tags, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 

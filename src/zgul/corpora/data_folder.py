@@ -14,8 +14,7 @@ from typing import Any
 
 from zgul.corpora import columns, conllu
 from zgul.corpora.lines import BOM, Lines
-from zgul.corpora.sentence import Sentence
-from zgul.corpora.tags import TASKS
+from zgul.corpora.sentence import TASKS, Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
 

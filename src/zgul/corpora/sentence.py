@@ -1,7 +1,21 @@
-"""The object that flows from readers to taggers: a sentence of words and, where they are known, their tags."""
+"""A sentence of words with their tags, which readers give to taggers; the tags of the two tasks.
 
+Parts of speech are the 17 universal ones. Entities are read in IOB1, IOB2, BIOES or BILOU.
+"""
+
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from zgul.errors import ZgulError
+
+TASKS = ("pos", "ner")
+UPOS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+_NER_TAG = re.compile("O|[BIESLU]-[^ ]+")  # O, or a position and the type of an entity
 
 
 @dataclass(slots=True)
@@ -26,3 +40,32 @@ class Sentence:
 
     def __len__(self) -> int:
         return len(self.words)
+
+
+def tag_problem(task: str, tag: str) -> str | None:
+    """Say what is wrong with a tag; None if it is valid for the task."""
+    if task == "pos":
+        return None if tag in UPOS else f"{tag!r} is not a universal part of speech ({' '.join(UPOS)})"
+    if task == "ner":
+        valid = _NER_TAG.fullmatch(tag) and tag.isprintable()
+        return None if valid else f"{tag!r} is not an entity tag such as O, B-PER or I-PER"
+    raise ZgulError(f"unknown task {task!r}: choose pos or ner")
+
+
+def check_tags(task: str, tags: Iterable[str]) -> None:
+    """Refuse tags that are not valid for the task."""
+    for tag in tags:
+        if problem := tag_problem(task, tag):
+            raise ZgulError(problem)
+
+
+def to_iob2(tags: list[str]) -> list[str]:
+    """Convert entities to IOB2 as the CoNLL scorer reads them: an I- that continues nothing opens an entity."""
+    result = []
+    open_type = ""  # of the entity that the next word may continue
+    for tag in tags:
+        position, kind = tag[0], tag[2:]
+        continues = kind == open_type and position not in "BSU"
+        result.append(f"{'I' if continues else 'B'}-{kind}" if kind else "O")
+        open_type = "" if position in "ESLU" else kind
+    return result

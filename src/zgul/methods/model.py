@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank
-from zgul.adapters.bottleneck import Bottleneck
+from zgul.adapters.language_adapter import Bottleneck
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import Attend, Encoder, masked_attention
 from zgul.ensemble.em import PADDED, Alpha, Choose, EMConfig, minimise_entropy

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zgul.corpora import Sentence, read_labelled
-from zgul.corpora.tags import TASKS
+from zgul.corpora.sentence import TASKS
 from zgul.errors import ZgulError
 from zgul.evaluation import bootstrap_f1, mcnemar, scores
 from zgul.languages import GROUPS

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank
-from zgul.adapters.bottleneck import Invertible
+from zgul.adapters.language_adapter import Invertible
 from zgul.devices import mixed_precision
 from zgul.encoders.batches import IGNORED
 from zgul.encoders.encoder import Encoder, masked_attention

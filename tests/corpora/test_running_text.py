@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zgul.corpora import conllu, segment
+from zgul.corpora import conllu, plain_text
 
 # F1 of word places against the treebank's, measured; the floors lie a little below. Upper Sorbian's treebank cuts
 # the full stop off abbreviations, the birch-bark letters are full of an editor's marks inside and around words.
@@ -25,7 +25,7 @@ FLOORS = {
 
 
 def cut(text: str) -> list[list[str]]:
-    return [sentence.words for sentence in segment.sentences(text)]
+    return [sentence.words for sentence in plain_text.sentences(text)]
 
 
 @pytest.mark.parametrize("name", FLOORS)
@@ -33,7 +33,7 @@ def test_words_agree_with_real_treebanks(shared_data: Path, name: str) -> None:
     hits = found = gold = 0
     for sentence in conllu.read(shared_data / "conllu" / f"{name}.conllu.xz"):
         expected = sentence.to_sentence()
-        ours, theirs = set(segment.words(expected.text or "").offsets or []), set(expected.offsets or [])
+        ours, theirs = set(plain_text.words(expected.text or "").offsets or []), set(expected.offsets or [])
         hits, found, gold = hits + len(ours & theirs), found + len(ours), gold + len(theirs)
     f1 = 2 * hits / (found + gold)
     print(f"{name}: word F1 {f1:.4f}")
@@ -47,7 +47,7 @@ def test_sentences_agree_with_punctuated_treebanks(shared_data: Path, name: str,
         text = sentence.comment("text") or ""
         gold.add((len(document), len(document) + len(text)))
         document += text + " "
-    found = {(sentence.start, sentence.start + len(sentence.text or "")) for sentence in segment.sentences(document)}
+    found = {(sentence.start, sentence.start + len(sentence.text or "")) for sentence in plain_text.sentences(document)}
     assert 2 * len(found & gold) / (len(found) + len(gold)) >= floor
 
 
@@ -73,7 +73,7 @@ def test_sentences_agree_with_punctuated_treebanks(shared_data: Path, name: str,
     ],
 )
 def test_words(text: str, words: str) -> None:
-    assert "|".join(segment.words(text).words) == words
+    assert "|".join(plain_text.words(text).words) == words
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_words(text: str, words: str) -> None:
     ],
 )  # fmt: skip
 def test_sentences(text: str, sentences: list[str]) -> None:
-    assert [sentence.text for sentence in segment.sentences(text)] == sentences
+    assert [sentence.text for sentence in plain_text.sentences(text)] == sentences
 
 
 tricky = st.sampled_from(
@@ -117,7 +117,7 @@ def is_blank(text: str) -> bool:
 @given(documents)
 def test_offsets_are_exact_and_nothing_but_white_space_is_lost(text: str) -> None:
     position = 0
-    for sentence in segment.sentences(text, "fo"):
+    for sentence in plain_text.sentences(text, "fo"):
         assert sentence.language == "fo" and sentence.words and sentence.offsets and sentence.text is not None
         assert text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
         for word, (start, end) in zip(sentence.words, sentence.offsets, strict=True):
@@ -135,14 +135,14 @@ def test_no_character_of_unicode_gets_blanks_into_a_word(before: str, after: str
         if all(unicodedata.category(character) in ("Cn", "Co") for character in characters):
             continue  # nothing is assigned there
         text = " ".join(f"{before}{character}{after}" for character in characters)
-        words = segment.words(text).words
+        words = plain_text.words(text).words
         assert not any(is_blank_character(character) for character in set("".join(words)))
         assert "".join(words) == "".join(character for character in text if not is_blank_character(character))
 
 
 @given(st.text(st.characters(), max_size=50), st.text(st.characters(), max_size=50))
 def test_words_keep_all_characters_but_blanks_in_order(first: str, second: str) -> None:
-    for cut in (segment.words, segment.spaced_words):
+    for cut in (plain_text.words, plain_text.spaced_words):
         words = cut(f"{first}🇩\t{second}").words
         kept = [character for character in f"{first}🇩{second}" if not is_blank_character(character)]
         assert "".join(words) == "".join(kept)
@@ -150,9 +150,9 @@ def test_words_keep_all_characters_but_blanks_in_order(first: str, second: str) 
 
 
 def test_a_lone_regional_indicator_does_not_swallow_the_blank() -> None:
-    assert segment.words("🇩\t").words == ["🇩"]
-    assert segment.words("a 🇩 b").words == ["a", "🇩", "b"]
-    assert segment.words("🇩🇪🇩 🇪").words == ["🇩🇪", "🇩", "🇪"]
+    assert plain_text.words("🇩\t").words == ["🇩"]
+    assert plain_text.words("a 🇩 b").words == ["a", "🇩", "b"]
+    assert plain_text.words("🇩🇪🇩 🇪").words == ["🇩🇪", "🇩", "🇪"]
 
 
 @pytest.mark.parametrize(
@@ -172,41 +172,41 @@ def test_a_lone_regional_indicator_does_not_swallow_the_blank() -> None:
     ],
 )
 def test_abbreviations_end_no_sentence(language: str | None, text: str) -> None:
-    assert next(segment.sentences(f"{text} Ja.", language)).text == text
+    assert next(plain_text.sentences(f"{text} Ja.", language)).text == text
 
 
 def test_a_list_is_for_its_languages() -> None:
-    assert len(list(segment.sentences("Das sagt sen. Dann kam er.", "de"))) == 2
-    assert len(list(segment.sentences("It was sen. Smith.", "en"))) == 1
+    assert len(list(plain_text.sentences("Das sagt sen. Dann kam er.", "de"))) == 2
+    assert len(list(plain_text.sentences("It was sen. Smith.", "en"))) == 1
     assert cut("I said no. Then no. 5 came.") == [["I", "said", "no", "."], ["Then", "no.", "5", "came", "."]]
 
 
 def test_the_text_shows_its_own_abbreviations() -> None:
     """A word whose full stop is mostly followed by lower case, and that is seldom without one."""
     shown = "Hon er fødd sambr. lóg og sambr. reglum. Tað er gott. "
-    assert [s.text for s in segment.sentences(shown + "Tað er sambr. Lógini.")][-1] == "Tað er sambr. Lógini."
-    assert len(list(segment.sentences("Tað er sambr. Lógini."))) == 2
+    assert [s.text for s in plain_text.sentences(shown + "Tað er sambr. Lógini.")][-1] == "Tað er sambr. Lógini."
+    assert len(list(plain_text.sentences("Tað er sambr. Lógini."))) == 2
     chat = "ja. so. ja. na. Er sagt ja und ja und ja. Dann ging er."
-    assert [s.text for s in segment.sentences(chat)][-1] == "Dann ging er."
+    assert [s.text for s in plain_text.sentences(chat)][-1] == "Dann ging er."
 
 
 @given(documents)
 def test_one_sentence_has_the_words_of_all(text: str) -> None:
-    whole = segment.words(text)
-    assert whole.words == [word for sentence in segment.sentences(text) for word in sentence.words]
+    whole = plain_text.words(text)
+    assert whole.words == [word for sentence in plain_text.sentences(text) for word in sentence.words]
     assert [text[start:end] for start, end in whole.offsets or []] == whole.words
 
 
 @given(documents)
 def test_the_stream_gives_the_sentences_of_the_whole(text: str) -> None:
-    assert list(segment.stream(text.split("\n"))) == list(segment.sentences(text))
+    assert list(plain_text.stream(text.split("\n"))) == list(plain_text.sentences(text))
 
 
 @given(documents, st.integers(1, 30))
 def test_a_small_buffer_loses_nothing(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "BUFFER", size)
-        for sentence in segment.stream(line + "\n" for line in text.split("\n")):
+        patch.setattr(plain_text, "BUFFER", size)
+        for sentence in plain_text.stream(line + "\n" for line in text.split("\n")):
             assert text[sentence.start : sentence.start + len(sentence.text or "")] == sentence.text
             text = (
                 text[: sentence.start]
@@ -224,7 +224,7 @@ def test_the_stream_gives_out_sentences_before_the_paragraph_ends() -> None:
         for taken in range(1, 10**9):
             yield f"Line number {taken} is here."
 
-    stream = segment.stream(lines())
+    stream = plain_text.stream(lines())
     assert [next(stream).words[2] for _ in range(10_000)] == [str(number) for number in range(1, 10_001)]
     assert taken < 20_000
 
@@ -235,5 +235,5 @@ def test_the_stream_gives_out_sentences_before_the_paragraph_ends() -> None:
 def test_time_grows_with_length_alone(unit: str) -> None:
     text = unit * (100_000 // len(unit))
     start = time.perf_counter()
-    sum(len(sentence) for sentence in segment.sentences(text))
+    sum(len(sentence) for sentence in plain_text.sentences(text))
     assert time.perf_counter() - start < 10  # under a second alone; patterns that look back take minutes

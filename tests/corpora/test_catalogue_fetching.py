@@ -12,8 +12,7 @@ import pytest
 
 from web_server import Served, Server, running_server
 from zgul.corpora import catalogue, load
-from zgul.corpora.catalogue import Dataset, File
-from zgul.corpora.fetching import MANIFEST, FetchedFile, fetch_datasets
+from zgul.corpora.catalogue import MANIFEST, Dataset, FetchedFile, File, fetch_datasets
 from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
 from zgul.files import open_binary
@@ -303,7 +302,7 @@ def test_a_release_cannot_lead_out_of_the_folder(server, tmp_path, release):
 def test_a_member_that_is_too_large_is_not_read(server, tmp_path, listed, monkeypatch):
     bhojpuri = wikiann()
     listed(bhojpuri)
-    monkeypatch.setattr("zgul.corpora.fetching.MAX_MEMBER", 10)
+    monkeypatch.setattr("zgul.corpora.catalogue.MAX_MEMBER", 10)
     server.files[bhojpuri.files[0].path] = Served(archive("bh", train=ROWS, dev=ROWS, test=ROWS))
     with pytest.raises(ZgulError, match="is larger than 10 bytes"):
         get(server, tmp_path, bhojpuri)
