@@ -134,7 +134,10 @@ def random_tagger(config: EncoderConfig, count: int) -> Tagger:
     C takes fusion's half alone, so that the result is that of AdapterFusion. Nothing is left out of the work.
     """
     torch.manual_seed(0)
-    encoder = Encoder(config).initialise().requires_grad_(False).eval()
+    encoder = Encoder(config).requires_grad_(False).eval()
+    for weight in encoder.parameters():
+        if weight.dim() > 1:
+            weight.normal_(std=0.02)  # as BERT starts
     languages = [f"language{n}" for n in range(count)]
     adapters = [LanguageAdapter.new(language, config.width, config.depth) for language in languages]
     _randomise(nn.ModuleList(layer for adapter in adapters for layer in adapter.layers), 0.02)

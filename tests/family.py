@@ -194,6 +194,20 @@ def _noun_phrase(orders: set[str], rng: np.random.Generator) -> list[str]:
     return phrase
 
 
+@torch.no_grad()
+def random_encoder(config: EncoderConfig, std: float = 0.02) -> Encoder:
+    """An encoder with random matrices, as BERT starts before it is trained."""
+    with torch.device("meta"):
+        encoder = Encoder(config)
+    encoder.to_empty(device="cpu")
+    for name, parameter in encoder.named_parameters():
+        if parameter.dim() > 1:
+            parameter.normal_(std=std)
+        else:
+            parameter.fill_(float(name.endswith("norm.weight")))
+    return encoder.requires_grad_(False).eval()
+
+
 def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0) -> tuple[Encoder, PieceTokenizer]:
     """A random BERT and a WordPiece tokenizer of syllables and letters; nothing is read or saved."""
     tokenizer = tiny_tokenizer(family)
@@ -210,7 +224,7 @@ def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         # BERT's standard deviation of 0.02 would leave so narrow a random encoder without effect
-        return Encoder(config).initialise(std=width**-0.5).requires_grad_(False).eval(), tokenizer
+        return random_encoder(config, std=width**-0.5), tokenizer
 
 
 def tiny_tokenizer(family: Family) -> PieceTokenizer:

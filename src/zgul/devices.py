@@ -1,7 +1,5 @@
 """Devices: find one, notice that its memory is full, and copy modules without touching the original."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Mapping

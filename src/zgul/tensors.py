@@ -6,8 +6,6 @@ Large codes are rare, so their upper 8 bits are Huffman-coded. The lower bits ar
 they are. A normally distributed row takes about ``bits`` bits a number. Vectors and small matrices stay in 16 bits.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

@@ -170,13 +170,3 @@ def test_dropout_reaches_attention_and_hidden_states(theirs: Any) -> None:
     encoder.layer(0, hidden, attend)
     assert seen == [0.5, 0.0]
     assert torch.equal(encoder(ids, mask), encoder(ids, mask))
-
-
-def test_a_new_encoder_starts_as_bert_does() -> None:
-    config = config_from_hub(transformers.BertConfig(**SIZES | {"vocab_size": 2000}).to_dict())
-    torch.manual_seed(0)
-    encoder = Encoder(config).initialise(std=0.1)
-    assert encoder.words.weight.std().item() == pytest.approx(0.1, rel=0.05)
-    for name, parameter in encoder.named_parameters():
-        if parameter.dim() == 1:
-            assert (parameter == (1 if name.endswith("norm.weight") else 0)).all(), name

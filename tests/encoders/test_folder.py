@@ -33,8 +33,7 @@ from transformers import (
 
 from zgul import encoders
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.tokenizer import PieceTokenizer
-from zgul.encoders.unigram import tokenizer_json
+from zgul.encoders.tokenizer import PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}

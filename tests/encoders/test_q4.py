@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from zgul import encoders
 from zgul.devices import shared_copy
-from zgul.encoders import q4
+from zgul.encoders import embedded
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
@@ -88,7 +88,7 @@ def change(notes: dict[str, str], **values: object) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda tensors, notes: (tensors, {"format": q4.FORMAT}), "is damaged .*config"),
+        (lambda tensors, notes: (tensors, {"format": embedded.FORMAT}), "is damaged .*config"),
         (lambda tensors, notes: (tensors, notes | {"config": "{"}), "is damaged"),
         (lambda tensors, notes: (tensors, notes | {"config": "[]"}), "is damaged"),
         (lambda tensors, notes: (tensors, change(notes, num_hidden_layers=13)), "says 13 layers"),
@@ -121,12 +121,12 @@ SCALES = st.floats(-100, 100, width=16)
 def test_quantising_what_was_dequantised_is_exact(blocks: list[tuple[float, bytes]]) -> None:
     scales = np.array([scale for scale, _ in blocks], np.float16)
     nibbles = np.stack([np.frombuffer(packed, np.uint8) for _, packed in blocks])
-    values = q4.dequantise(scales, nibbles)
-    quantised = q4.quantise(values)
-    assert quantised is not None and np.array_equal(q4.dequantise(*quantised), values)
+    values = embedded.dequantise(scales, nibbles)
+    quantised = embedded.quantise(values)
+    assert quantised is not None and np.array_equal(embedded.dequantise(*quantised), values)
 
 
 def test_other_values_cannot_be_quantised() -> None:
-    assert q4.quantise(np.linspace(0, 1, 32, dtype=np.float32)[None]) is None
-    assert q4.quantise(np.full((1, 32), np.float32(np.nan))) is None
-    assert q4.quantise(np.full((1, 32), np.float32(1e9))) is None
+    assert embedded.quantise(np.linspace(0, 1, 32, dtype=np.float32)[None]) is None
+    assert embedded.quantise(np.full((1, 32), np.float32(np.nan))) is None
+    assert embedded.quantise(np.full((1, 32), np.float32(1e9))) is None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from family import tiny_tokenizer
+from family import random_encoder, tiny_tokenizer
 from small_experiment import SMALL, write_experiment
 from tiny_group import MADE
 from zgul import encoders
@@ -263,7 +263,7 @@ def test_a_second_encoder_of_another_kind(inputs, protocol, tmp_path):
     config = EncoderConfig(
         size, 16, 2, 2, 32, 66, pad=tokenizer.pad, first_position=tokenizer.pad + 1, model_type="xlm-roberta"
     )
-    encoders.save(encoders.Encoder(config).initialise(), tokenizer, tmp_path / "xlmr")
+    encoders.save(random_encoder(config), tokenizer, tmp_path / "xlmr")
     other = replace(inputs, encoder=str(tmp_path / "xlmr"))
     outcome = execute(tmp_path / "out", other, protocol, ["zero-shot/zgul,zero-shot/sft-m,unlabelled/sft-m"])
     assert outcome.failed == {} and outcome.done == 6

@@ -8,13 +8,12 @@ encoder, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved by save
 
 from pathlib import Path
 
-from zgul.encoders import embedded
+from zgul.encoders.embedded import SUFFIX, load_q4, save_q4
+from zgul.encoders.embedded import load as load_embedded
 from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.encoders.folder import load_folder, load_from_hub
 from zgul.encoders.folder import save_folder as save
-from zgul.encoders.q4 import SUFFIX, load_q4, save_q4
-from zgul.encoders.tokenizer import PieceTokenizer
-from zgul.encoders.unigram import pieces_used, prune
+from zgul.encoders.tokenizer import PieceTokenizer, pieces_used, prune
 from zgul.errors import ZgulError
 
 __all__ = ["Encoder", "EncoderConfig", "PieceTokenizer", "load", "pieces_used", "prune", "save", "save_q4"]
@@ -24,7 +23,7 @@ def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
     """A frozen encoder in float32 and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a hub name."""
     name = str(name)
     if name == "embedded":
-        return embedded.load()
+        return load_embedded()
     if name.endswith(SUFFIX):
         return load_q4(name)
     folder = Path(name).expanduser()

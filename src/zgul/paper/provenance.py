@@ -12,8 +12,7 @@ import torch
 
 import zgul
 from zgul.adapters.storage import SHIPPED_ADAPTERS
-from zgul.encoders.embedded import SHA256, VERSION
-from zgul.encoders.q4 import SUFFIX
+from zgul.encoders.embedded import SHA256, SUFFIX, VERSION
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, normalizers
 
 from zgul import encoders
-from zgul.encoders import unigram
-from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.encoders.tokenizer import PieceTokenizer, compile_charsmap, compositions, double_array, with_vocabulary
 from zgul.errors import ZgulError
 
 
@@ -62,20 +61,20 @@ KEYS = st.binary(min_size=1, max_size=5).filter(lambda key: 0 not in key)
 
 @given(st.dictionaries(KEYS, st.integers(0, 1_000_000), min_size=1, max_size=60), st.lists(KEYS))
 def test_trie_finds_what_was_put_in_and_nothing_else(values, others):
-    units = unigram.double_array(values)
+    units = double_array(values)
     for key in [*values, *others]:
         expected = [(n, values[key[:n]]) for n in range(1, len(key) + 1) if key[:n] in values]
         assert find_prefixes(units, key) == expected
 
 
 def test_compiled_map_normalises():
-    compiled = unigram.compile_charsmap({"ﬁ": "fi", "e\u0301": "é", "\u200b": "", "Ⅳ": "IV"})
+    compiled = compile_charsmap({"ﬁ": "fi", "e\u0301": "é", "\u200b": "", "Ⅳ": "IV"})
     normalizer = normalizers.Precompiled(compiled)
     assert normalizer.normalize_str("ﬁne cafe\u0301\u200b Ⅳ") == "fine café IV"
 
 
 def test_compositions_cover_compatibility_forms_of_the_parts():
-    found = unigram.compositions({"\uff45": "e", "\u0341": "\u0301"})
+    found = compositions({"\uff45": "e", "\u0341": "\u0301"})
     assert found["e\u0301"] == found["\uff45\u0301"] == found["e\u0341"] == "é"
     assert found["a\u0302\u0301"] == "ấ"
     assert "é" not in found and all(len(key.encode()) <= 5 for key in found)
@@ -112,7 +111,7 @@ def test_fast_enough(tokenizer):
 def test_post_processors_other_than_templates_are_refused():
     contents = {"model": {}, "added_tokens": [], "post_processor": {"type": "BertProcessing"}}
     with pytest.raises(ZgulError, match="BertProcessing"):
-        unigram.with_vocabulary(contents, [("a", 0.0)], unk_id=0)
+        with_vocabulary(contents, [("a", 0.0)], unk_id=0)
 
 
 @pytest.mark.slow
