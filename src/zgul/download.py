@@ -178,7 +178,10 @@ class _Transfer:
             self._discard()
             raise _Interrupted("the server did not continue where it was asked to")
         total = None if response.length is None else received + response.length
-        with _progress_bar() as progress, self.part.open("ab") as file:
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        with bars as progress, self.part.open("ab") as file:
             bar = progress.add_task(self.target.name, total=total)
             while chunk := _read_chunk(response):
                 received += len(chunk)
@@ -193,12 +196,6 @@ class _Transfer:
     def _discard(self) -> None:
         self.part.unlink(missing_ok=True)
         self.validator.unlink(missing_ok=True)
-
-
-def _progress_bar() -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _read_chunk(response: HTTPResponse) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +26,6 @@ Tags = Sequence[Sequence[str]]  # of each sentence
 Chunk = tuple[str, int, int]  # type, first position, position after the last
 
 
-class ClassScores(TypedDict):
-    """One row of the class table; percentages, and the number of gold chunks."""
-
-    f1: float
-    precision: float
-    recall: float
-    support: int
-
-
 @dataclass(frozen=True)
 class Scores:
     """The scores of a system on one test set. All but the counts are percentages."""
@@ -43,7 +34,7 @@ class Scores:
     precision: float
     recall: float
     accuracy: float  # over words
-    per_class: dict[str, ClassScores]
+    per_class: dict[str, dict[str, float]]  # f1, precision, recall, and support: the number of gold chunks
     sentences: int
     words: int
 
@@ -156,7 +147,7 @@ def _count_types(sentences: Iterable[set[Chunk]]) -> Counter[str]:
     return Counter(kind for chunks in sentences for kind, _, _ in chunks)
 
 
-def _class_scores(right: int, predicted: int, gold: int) -> ClassScores:
+def _class_scores(right: int, predicted: int, gold: int) -> dict[str, float]:
     """Percentages. Undefined ones are 0, as in seqeval."""
     precision = 100.0 * right / predicted if predicted else 0.0
     recall = 100.0 * right / gold if gold else 0.0

@@ -51,34 +51,30 @@ def save_tensors(
     coded: dict[str, list[int]] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Coded):
+            tensor = tensor.detach().cpu().contiguous()
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise ZgulError(f"{name} holds numbers that are not finite. {path} was not written.")
+            if bits in CODED and tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= SMALL:
+                tensor = quantise(tensor, bits)
         if isinstance(tensor, Coded):
             packed |= {name + part: value for part, value in _pack(tensor).items()}
             coded[name] = [tensor.bits, tensor.codes.shape[-1]]
-            continue
-        tensor = tensor.detach().cpu().contiguous()
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise ZgulError(f"{name} holds numbers that are not finite. {path} was not written.")
-        if bits == 32 or not tensor.is_floating_point():
+        elif bits == 32 or not tensor.is_floating_point():
             memory = tensor.untyped_storage().data_ptr()
             packed[name] = tensor.clone() if memory in seen else tensor  # safetensors refuses shared memory
             seen.add(memory)
-        elif bits == 16 or tensor.dim() < 2 or tensor.numel() < SMALL:
+        else:
             packed[name] = tensor.to(torch.float16)
             if not torch.isfinite(packed[name]).all():
                 raise ZgulError(f"{name} holds numbers too large for 16 bits. Save {path} in 32.")
-        else:
-            packed |= {name + part: value for part, value in _pack(quantise(tensor, bits)).items()}
-            coded[name] = [bits, tensor.shape[-1]]
     notes = dict(metadata or {}) | ({_NOTE: json.dumps(coded)} if coded else {})
     with atomic_write(path, "wb") as file:
         file.write(save(packed, metadata=notes or None))
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors. Coded and 16-bit numbers become float32, others stay as they are.
-
-    Anything broken or not finite is refused.
-    """
+    """Read tensors. Coded and 16-bit numbers become float32. Anything broken or not finite is refused."""
     return load_with_metadata(path)[0]
 
 

@@ -241,7 +241,7 @@ REFUSED_CONFIGS = {
     "scaling": ("learned", 'scaling is "learned"'),
     "leave_out": ([1], r"leave_out is \[1\]"),
     "architecture": ("lora", 'architecture is "lora"'),
-    "non_linearity": ("swish", 'non_linearity is "swish", but zgul has only relu, gelu, gelu_new'),
+    "non_linearity": ("swish", 'non_linearity is "swish", but zgul has only gelu, relu, gelu_new'),
     "inv_adapter": ("glow", 'inv_adapter is "glow", but zgul supports only'),
     "inv_adapter_reduction_factor": (0, "inv_adapter_reduction_factor must be a number above 0"),
     "reduction_factor": (None, "reduction_factor must be a number above 0 .*not null"),

@@ -15,7 +15,7 @@ from zgul import encoders
 from zgul.download import exclusive
 from zgul.encoders import embedded as files
 from zgul.encoders.encoder import Encoder, EncoderConfig
-from zgul.encoders.tokenizer import PieceTokenizer
+from zgul.encoders.tokenizer import PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 
 # Two sentences in each of ten languages, written for this test.
@@ -144,7 +144,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and an embedded file of four pieces."""
     config = EncoderConfig(vocabulary=4, width=2, depth=1, heads=1, inner=2, positions=8)
     pieces = ["<s>", "<pad>", "</s>", "<unk>"]
-    contents = files.EmbeddedFile(config, pieces, [0.0] * 4, {}, 3, {"w": np.zeros(2, np.float32)})
+    contents = config, {"w": np.zeros(2, np.float32)}, tokenizer_json(pieces, [0.0] * 4, {}, unk_id=3)
     monkeypatch.setattr(files, "read", lambda: b"")
     monkeypatch.setattr(files, "parse", lambda data: contents)
     monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))

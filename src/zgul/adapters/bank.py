@@ -41,17 +41,6 @@ class AdapterOutputs:
         return scaled @ self.up.flatten(0, 1) + weights @ self.bias
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What the bank remembers of an adapter beside its stacked weights."""
-
-    language: str
-    sizes: list[int]
-    activation: str
-    standardise: bool
-    about: dict[str, object]
-
-
 class Bank(nn.Module):
     """N language adapters of one encoder. They are frozen unless ``requires_grad_`` says otherwise."""
 
@@ -60,7 +49,9 @@ class Bank(nn.Module):
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
         _check_together(adapters, width, depth)
-        self.held = [_Held(a.language, a.sizes, a.activation, a.standardise, a.about) for a in adapters]
+        self.languages = [adapter.language for adapter in adapters]
+        self.sizes, self.about = [a.sizes for a in adapters], [a.about for a in adapters]
+        self.activations, self.standardise = [a.activation for a in adapters], [a.standardise for a in adapters]
         count, size = len(adapters), max((max(adapter.sizes) for adapter in adapters), default=1)
         self.down = nn.Parameter(torch.zeros(depth, count, size, width), requires_grad=False)  # [L, N, r, d]
         self.down_bias = nn.Parameter(torch.zeros(depth, count, size), requires_grad=False)  # [L, N, r]
@@ -68,7 +59,7 @@ class Bank(nn.Module):
         self.up_bias = nn.Parameter(torch.zeros(depth, count, width), requires_grad=False)  # [L, N, d]
         self.invertible = nn.ModuleList(_copy(a.invertible) for a in adapters if a.invertible is not None)
         # on the bank's device, because a step that is captured as a graph cannot copy it there
-        self.register_buffer("standardised", torch.tensor([a.standardise for a in adapters]), persistent=False)
+        self.register_buffer("standardised", torch.tensor(self.standardise), persistent=False)
         with torch.no_grad():
             for n, adapter in enumerate(adapters):
                 for i, layer in enumerate(adapter.layers):
@@ -78,12 +69,8 @@ class Bank(nn.Module):
                     self.up[i, n, :r] = layer.up.weight.t()
                     self.up_bias[i, n] = layer.up.bias
 
-    @property
-    def languages(self) -> list[str]:
-        return [adapter.language for adapter in self.held]
-
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.languages)
 
     @torch.no_grad()
     def extract(self, language: str) -> LanguageAdapter:
@@ -91,10 +78,9 @@ class Bank(nn.Module):
         if language not in self.languages:
             raise ZgulError(f"The bank has no adapter for {language!r}. It holds: {', '.join(self.languages)}.")
         n, width = self.languages.index(language), self.up.shape[-1]
-        held = self.held[n]
         layers = []
-        for i, r in enumerate(held.sizes):
-            layer = Bottleneck(width, r, held.activation, held.standardise).requires_grad_(False)
+        for i, r in enumerate(self.sizes[n]):
+            layer = Bottleneck(width, r, self.activations[n], self.standardise[n]).requires_grad_(False)
             layer.down.weight.copy_(self.down[i, n, :r])
             layer.down.bias.copy_(self.down_bias[i, n, :r])
             layer.up.weight.copy_(self.up[i, n, :r].t())
@@ -102,29 +88,30 @@ class Bank(nn.Module):
             layers.append(layer)
         block = self.invertible[n] if len(self.invertible) else None
         assert block is None or isinstance(block, Invertible)
-        return LanguageAdapter(language, layers, _copy(block) if block is not None else None, dict(held.about))
+        return LanguageAdapter(language, layers, _copy(block) if block is not None else None, dict(self.about[n]))
 
     def forward(self, layer: int, h: Tensor) -> AdapterOutputs:
         """Hidden states [..., d] to the outputs of every adapter."""
         down, bias = self.down[layer], self.down_bias[layer]  # [N, r, d], [N, r]
         a = F.linear(h, down.flatten(0, 1), bias.flatten()).unflatten(-1, bias.shape)  # [..., N, r]
-        if any(adapter.standardise for adapter in self.held):
+        if any(self.standardise):
             standard = F.layer_norm(h, h.shape[-1:])
             other = F.linear(standard, down.flatten(0, 1), bias.flatten()).unflatten(-1, bias.shape)
             a = torch.where(self.standardised[:, None], other, a)
-        return AdapterOutputs(self._activate(a, self.held, dim=-2), self.up[layer], self.up_bias[layer])
+        return AdapterOutputs(_activate(a, self.activations, dim=-2), self.up[layer], self.up_bias[layer])
 
     def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
         """Hidden states in N groups [N, M, d], each through its own adapter, or through adapter ``order[n]``."""
         weights = [self.down[layer], self.down_bias[layer], self.up[layer], self.up_bias[layer]]
         down, down_bias, up, up_bias = weights if order is None else [value[order] for value in weights]
-        held = self.held
-        if order is not None and len({(adapter.activation, adapter.standardise) for adapter in held}) > 1:
-            held = [held[n] for n in order.tolist()]
-        if any(adapter.standardise for adapter in held):
-            parts = zip(h, held, strict=True)
-            h = torch.stack([F.layer_norm(part, part.shape[-1:]) if a.standardise else part for part, a in parts])
-        inner = self._activate(torch.baddbmm(down_bias[:, None], h, down.mT), held, dim=0)  # [N, M, r]
+        activations, standardise = self.activations, self.standardise
+        if order is not None and len(set(zip(activations, standardise, strict=True))) > 1:
+            activations = [activations[n] for n in order.tolist()]
+            standardise = [standardise[n] for n in order.tolist()]
+        if any(standardise):
+            parts = zip(h, standardise, strict=True)
+            h = torch.stack([F.layer_norm(part, part.shape[-1:]) if standard else part for part, standard in parts])
+        inner = _activate(torch.baddbmm(down_bias[:, None], h, down.mT), activations, dim=0)  # [N, M, r]
         return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
@@ -137,14 +124,13 @@ class Bank(nn.Module):
         full = weights.expand(x.shape[0], x.shape[1], -1)
         return torch.einsum("nbtd,btn->btd", torch.stack([block(x) for block in blocks]), full)
 
-    @staticmethod
-    def _activate(inner: Tensor, held: Sequence[_Held], dim: int) -> Tensor:
-        """Each adapter's own activation on its slice along this dimension."""
-        names = {adapter.activation for adapter in held}
-        if len(names) == 1:
-            return ACTIVATIONS[names.pop()](inner)
-        parts = [ACTIVATIONS[a.activation](part) for part, a in zip(inner.unbind(dim), held, strict=True)]
-        return torch.stack(parts, dim)
+
+def _activate(inner: Tensor, activations: Sequence[str], dim: int) -> Tensor:
+    """Each adapter's own activation on its slice along this dimension."""
+    if len(set(activations)) == 1:
+        return ACTIVATIONS[activations[0]](inner)
+    parts = [ACTIVATIONS[name](part) for part, name in zip(inner.unbind(dim), activations, strict=True)]
+    return torch.stack(parts, dim)
 
 
 def _copy(block: Invertible) -> Invertible:

@@ -4,7 +4,7 @@ The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to
 The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -13,13 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from zgul.encoders import encoder
 from zgul.errors import ZgulError
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-}
+ACTIVATIONS = encoder.ACTIVATIONS | {"gelu_new": partial(F.gelu, approximate="tanh")}
 
 
 class Bottleneck(nn.Module):

@@ -134,24 +134,21 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
         raise ValueError(f"{language} has no layers")
     layers = []
     for index in range(info["depth"]):
-        state = _below(tensors, f"{language}.{index}.")
-        layers.append(Bottleneck(width, _rows(state, "down", width), activation, info["standardise"]))
+        state, size = _part(tensors, f"{language}.{index}.", "down", width)
+        layers.append(Bottleneck(width, size, activation, info["standardise"]))
         layers[-1].load_state_dict(state)
     block = None
     if info["invertible"]:
-        state = _below(tensors, f"{language}.invertible.")
-        block = Invertible(width, _rows(state, "f_down", width // 2), activation)
+        state, size = _part(tensors, f"{language}.invertible.", "f_down", width // 2)
+        block = Invertible(width, size, activation)
         block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
 
-def _rows(state: dict[str, Tensor], matrix: str, columns: int) -> int:
-    """The rows of a matrix. It is compared with its bias and the width before memory is taken for its like."""
+def _part(tensors: dict[str, Tensor], prefix: str, matrix: str, columns: int) -> tuple[dict[str, Tensor], int]:
+    """The tensors of a module and the rows of its matrix, which is checked before memory is taken for its like."""
+    state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     rows, shape = len(state[f"{matrix}.bias"]), list(state[f"{matrix}.weight"].shape)
     if shape != [rows, columns]:
         raise ValueError(f"{matrix} has the shape {shape}, not {[rows, columns]}")
-    return rows
-
-
-def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return state, rows

@@ -43,8 +43,16 @@ def write(path: Path | str, sentences: Iterable[Sentence]) -> None:
     """Write sentence by sentence, with ``_`` for the tag of untagged words."""
     with create_binary(path) as file:
         for sentence in sentences:
-            if sentence.words:
-                file.write(_format_rows(sentence))
+            check_words(sentence.words)
+            if any(word.startswith(DOCSTART) for word in sentence.words):
+                raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
+            tags = sentence.tags or ["_"] * len(sentence)
+            rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
+            try:
+                file.write(f"{rows}\n".encode() if rows else b"")
+            except UnicodeEncodeError as error:
+                problem = f"{rows[error.start]!r} is half of a character and cannot be written as UTF-8"
+                raise ZgulError(problem) from error
 
 
 def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str], list[str] | None]]:
@@ -76,15 +84,3 @@ def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str
         lines.warn("the last line has no line end; the file may have been cut short")
     if stray_i and needless_b:
         lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-")
-
-
-def _format_rows(sentence: Sentence) -> bytes:
-    check_words(sentence.words)
-    if any(word.startswith(DOCSTART) for word in sentence.words):
-        raise ZgulError(f"{DOCSTART} marks the start of a document and cannot be written as a word")
-    tags = sentence.tags or ["_"] * len(sentence)
-    rows = "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
-    try:
-        return f"{rows}\n".encode()
-    except UnicodeEncodeError as error:
-        raise ZgulError(f"{rows[error.start]!r} is half of a character and cannot be written as UTF-8") from error

@@ -18,7 +18,6 @@ import json
 import shutil
 import struct
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -58,18 +57,6 @@ _EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS
 _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
 
 
-@dataclass(frozen=True)
-class EmbeddedFile:
-    """What the file holds. The tensors have their Hugging Face names."""
-
-    config: EncoderConfig
-    pieces: list[str]
-    scores: list[float]
-    charsmap: dict[str, str]
-    unk_id: int
-    tensors: dict[str, npt.NDArray[np.float32]]
-
-
 _read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # the vocabulary takes a third of a second
 
 
@@ -92,14 +79,17 @@ def converted() -> Path:
     folder = converted_folder()
     if folder.is_dir():
         return folder
-    contents = parse(read())
+    config, tensors, tokenizer = parse(read())
     temporary = folder.with_name(f".{folder.name}")
     with exclusive(folder.parent), Console(stderr=True).status("Converting the embedded encoder (once)…"):
         shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
         try:
             if not folder.is_dir():  # another process may have been faster
                 temporary.mkdir()
-                _write(contents, temporary)
+                save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
+                (temporary / WEIGHTS).chmod(0o644)  # a cache may be shared
+                write_json(temporary / CONFIG, config_for_hub(config))
+                (temporary / TOKENIZER).write_text(tokenizer, encoding="utf-8")
                 temporary.rename(folder)
         except OSError as error:
             advice = "It takes 500 MB, once; set ZGUL_CACHE to a folder with space that you may write to"
@@ -107,14 +97,6 @@ def converted() -> Path:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return folder
-
-
-def _write(contents: EmbeddedFile, folder: Path) -> None:
-    save_file(contents.tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / WEIGHTS).chmod(0o644)  # a cache may be shared
-    write_json(folder / CONFIG, config_for_hub(contents.config))
-    tokenizer = tokenizer_json(contents.pieces, contents.scores, contents.charsmap, unk_id=contents.unk_id)
-    (folder / TOKENIZER).write_text(tokenizer, encoding="utf-8")
 
 
 def locate() -> Path:
@@ -137,8 +119,11 @@ def read() -> bytes:
     return data
 
 
-def parse(data: bytes) -> EmbeddedFile:
-    """Header, Unigram pieces, normaliser map, tensors: in this order."""
+def parse(data: bytes) -> tuple[EncoderConfig, dict[str, npt.NDArray[np.float32]], str]:
+    """The configuration, the tensors under their Hugging Face names, and the text of ``tokenizer.json``.
+
+    The file has a header, Unigram pieces, the normaliser's map and tensors, in this order.
+    """
     file = io.BytesIO(data)
     magic, version = _unpack(file, "4sI")
     if (magic, version) != (b"E5S1", 1):
@@ -158,7 +143,7 @@ def parse(data: bytes) -> EmbeddedFile:
     for _ in range(n_mapped):
         character, length = _unpack(file, "IB")
         charsmap[chr(character)] = "".join(map(chr, _unpack(file, f"{length}I")))
-    return EmbeddedFile(config, pieces, scores, charsmap, unk, _tensors(file, config))
+    return config, _tensors(file, config), tokenizer_json(pieces, scores, charsmap, unk_id=unk)
 
 
 def _unpack(file: io.BytesIO, form: str) -> tuple[Any, ...]:

@@ -36,7 +36,6 @@ LAYER = {
     "outer": "output.dense",
     "norm": "output.LayerNorm",
 }
-MATRICES = ("query", "key", "value", "attended", "inner", "outer")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 
 
@@ -174,9 +173,9 @@ class Encoder(nn.Module):
     def add_low_rank(self, rank: int) -> None:
         """Give every matrix of every layer a trainable update of this rank."""
         for layer in self.layers:
-            for name in MATRICES:
-                matrix = getattr(layer, name)
-                setattr(layer, name, LowRankLinear(matrix, rank).to(matrix.weight.device))
+            for name, matrix in list(layer.named_children()):
+                if isinstance(matrix, nn.Linear):
+                    setattr(layer, name, LowRankLinear(matrix, rank).to(matrix.weight.device))
 
     def merged(self) -> Self:
         """A copy whose matrices contain the low-rank updates. It shares all other weights with this encoder."""
@@ -191,10 +190,7 @@ class Encoder(nn.Module):
 
 
 def masked_attention(mask: Tensor | None) -> Attend:
-    """Attention inside each sentence of a padded batch. ``mask`` [B, T] is true where there is a piece.
-
-    Without a mask every position holds one.
-    """
+    """Attention inside each sentence of a padded batch. ``mask`` [B, T] is true for pieces; None means everywhere."""
     visible = None if mask is None else mask[:, None, None, :]  # [B, 1, 1, T]
 
     def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:

@@ -99,9 +99,7 @@ def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> Enc
     if type(eps) not in (int, float) or not 0 < eps < 1:
         raise ZgulError(f"{name}: layer_norm_eps in config.json is {eps!r}, not a small number")
     activation = str(values.get("hidden_act", "gelu"))
-    return EncoderConfig(
-        **sizes, eps=float(eps), activation=activation, first_position=first, model_type=str(model_type)
-    )
+    return EncoderConfig(**sizes, eps=float(eps), activation=activation, first_position=first, model_type=model_type)
 
 
 def config_for_hub(config: EncoderConfig) -> dict[str, Any]:
@@ -141,6 +139,7 @@ def _download(name: str, *, local: bool) -> Path:
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder. Those of a pickle that claim more numbers than the file holds are left out."""
     if (folder / WEIGHTS).is_file():
         return dict(load_file(folder / WEIGHTS))
     if (folder / INDEX).is_file():
@@ -151,13 +150,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         for part in sorted({Path(str(name)).name for name in parts.values()}):
             tensors |= load_file(folder / part)
         return tensors
-    if not (folder / PICKLED).is_file():
+    path = folder / PICKLED
+    if not path.is_file():
         raise OSError(f"no {WEIGHTS}")
-    return _unpickle(folder / PICKLED)
-
-
-def _unpickle(path: Path) -> dict[str, Tensor]:
-    """The tensors of a pickle. Those that claim more numbers than the file holds are left out."""
     try:
         mapped = zipfile.is_zipfile(path)  # files from before torch 1.6 are not
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)

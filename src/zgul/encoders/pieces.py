@@ -108,27 +108,23 @@ class PieceEncoder:
         )
 
     def _learn(self, words: Sequence[str]) -> dict[str, NDArray[np.int32]]:
-        """The table with all of these words in it."""
+        """The table with all of these words, those with unknown letters by related ones where that is asked for."""
         if len(self._table) > self.max_types:
             self._table = {}
         table = self._table
         new = [word for word in dict.fromkeys(words) if word not in table]
-        for word, ids in zip(new, self._tokenise(new), strict=True):
-            # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
-            table[word] = np.array(ids or [self.tokenizer.unknown], dtype=np.int32)
-        return table
-
-    def _tokenise(self, words: list[str]) -> list[list[int]]:
-        """The pieces of words. Those with unknown letters are read by related letters, where that is asked for."""
         unknown = self.tokenizer.unknown
-        cut = self.tokenizer.tokenise(words)
+        cut = self.tokenizer.tokenise(new)
         strange = [n for n, ids in enumerate(cut) if unknown in ids] if self.related_letters else []
         if strange:
-            self._learn_letters({letter for n in strange for letter in words[n]})
-            again = self.tokenizer.tokenise([words[n].translate(self._replacements) for n in strange])
+            self._learn_letters({letter for n in strange for letter in new[n]})
+            again = self.tokenizer.tokenise([new[n].translate(self._replacements) for n in strange])
             for n, ids in zip(strange, again, strict=True):
                 cut[n] = ids or cut[n]
-        return cut
+        for word, ids in zip(new, cut, strict=True):
+            # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
+            table[word] = np.array(ids or [unknown], dtype=np.int32)
+        return table
 
     def _learn_letters(self, letters: Iterable[str]) -> None:
         """Find for every unknown letter the nearest related one that is known, if there is one."""

@@ -240,10 +240,7 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
 
 
 def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
-    """An encoder and tokenizer with only ``pieces``, the special pieces and all single characters.
-
-    The encoder given stays as it is; the new one shares its layers.
-    """
+    """An encoder and tokenizer with only ``pieces``, special pieces and single characters. It shares the layers."""
     contents = json.loads(tokenizer.backend.to_str())
     kept = _kept(contents, set(pieces))
     whole = contents["model"]["vocab"]
