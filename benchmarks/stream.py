@@ -42,7 +42,7 @@ def main(
     tagger = load_shipped("germanic-pos", encoder, device)
     plain = text_tagger.Inference("plain", None)
     streaming = text_tagger.TextTagger(find("fo"), {"pos": tagger}, {}, {"pos": plain})
-    text = [s for line in DataFolder(data).text_lines("fo") for s in plain_text.sentences(line) if s.words]
+    text = [s for line in DataFolder(data).text_lines("fo") for s in plain_text.split(line, "raw") if s.words]
     read, started = 0, time.perf_counter()
 
     def source() -> Iterator[Sentence]:

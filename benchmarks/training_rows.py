@@ -14,8 +14,7 @@ from benchmarks.setup import Context, load_encoder
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import shipped_adapters
-from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus, PieceEncoder
 from zgul.languages import GROUPS
 from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig

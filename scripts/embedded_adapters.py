@@ -28,8 +28,8 @@ from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.data_folder import DataFolder
 from zgul.devices import find_device
+from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import masked_attention
-from zgul.encoders.pieces import PieceEncoder
 from zgul.files import write_json
 from zgul.languages import SOURCES
 from zgul.progress import Status

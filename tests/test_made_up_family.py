@@ -22,7 +22,7 @@ import torch
 from family import Family, family, tiny_encoder
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import PieceEncoder
 from zgul.evaluation import scores
 from zgul.tagger import Tagger
 from zgul.training.config import TrainingConfig

@@ -71,10 +71,7 @@ def create_binary(path: Path | str) -> Iterator[IO[bytes]]:
 
 
 def open_binary(path: Path | str) -> BinaryIO:
-    """Open a file, or ``-`` for standard input. Files with a suffix of ``PACKINGS`` are unpacked.
-
-    Reading a damaged or truncated file later raises one of ``DAMAGED``.
-    """
+    """Open a file, unpacked as its suffix says; ``-`` is standard input. Reading damaged data raises ``DAMAGED``."""
     if str(path) == "-":
         return sys.stdin.buffer
     path = Path(path)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from zgul import encoders
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zgul.encoders.pieces import similar_letters
+from zgul.encoders.batches import similar_letters
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from small_tagger import MADE, mixed_sentences, small_batch, small_tagger
 from threads import in_threads
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import Batch
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import Batch, PieceEncoder
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine

@@ -19,9 +19,8 @@ from family import random_encoder, tiny_tokenizer
 from small_experiment import SMALL, write_experiment
 from tiny_group import MADE
 from zgul import encoders
-from zgul.encoders.batches import ModelLanguages
+from zgul.encoders.batches import ModelLanguages, PieceEncoder
 from zgul.encoders.encoder import EncoderConfig
-from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
 from zgul.paper import execution

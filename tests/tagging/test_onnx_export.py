@@ -14,7 +14,7 @@ from small_tagger import MADE, small_tagger
 from zgul import corpora
 from zgul.cli import app
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import read_json
 from zgul.methods.base import MethodOptions

@@ -18,7 +18,7 @@ from standin import text, words
 from zgul import corpora, encoders
 from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.tagger import load_tagger
 from zgul.tagging import loading, text_tagger
@@ -33,7 +33,7 @@ TEXT = "sapuri ha sasike hawa parotu! satedi tapise haja,\nwa sagesu hawa padedo
 def test_tags_are_those_of_the_tagger_itself(taggers: Path) -> None:
     document = zgul.load("fo", "pos", adaptive=False).tag(TEXT)
     direct = load_tagger(taggers / "germanic-pos")
-    sentences = list(plain_text.sentences(TEXT, "fo"))
+    sentences = list(plain_text.split(TEXT, "raw", "fo"))
     expected = direct.predict(sentences)
     assert [sentence.words for sentence in document] == [sentence.words for sentence in sentences]
     assert [sentence.tags for sentence in document] == [prediction.tags for prediction in expected]

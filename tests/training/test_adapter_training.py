@@ -13,8 +13,8 @@ from zgul import encoders
 from zgul.adapters.adapterhub import read_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
+from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.progress import Status
 from zgul.tensors import save_tensors

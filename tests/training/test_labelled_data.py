@@ -9,8 +9,7 @@ from family import tiny_tokenizer
 from small_tagger import MADE
 from zgul.corpora import columns
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import IGNORED, ModelLanguages
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import IGNORED, ModelLanguages, PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.labelled_data import labelled_data, load_labelled, sample, training_languages

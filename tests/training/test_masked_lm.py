@@ -10,9 +10,8 @@ from family import tiny_encoder, tiny_tokenizer
 from small_tagger import MADE, WIDTH, small_adapters
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.encoders.batches import IGNORED
+from zgul.encoders.batches import IGNORED, PieceEncoder
 from zgul.encoders.encoder import Encoder, masked_attention
-from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.progress import Status
 from zgul.training.masked_lm import (

@@ -12,8 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from zgul.adapters.adapterhub import read_adapter
-from zgul.adapters.adapterhub_index import CONFIG
+from zgul.adapters.adapterhub import CONFIG, read_adapter
 from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter, select_adapters
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError

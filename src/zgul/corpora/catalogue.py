@@ -140,6 +140,8 @@ def find(pattern: str) -> list[Dataset]:
 
 def at_release(dataset: Dataset, release: str) -> Dataset:
     """The same treebank in another UD release ("r2.17" or "2.17"), if its files still have the same names."""
+    if release == dataset.release:
+        return dataset
     if not dataset.name.startswith("ud/"):
         raise ZgulError(f"{dataset.name} has only one release, {dataset.release}. --release is for ud/ datasets.")
     release = f"r{release.removeprefix('r')}"
@@ -224,7 +226,9 @@ class _Fetch:
         for path in sorted(self.root / place for place in places.difference(self.laid_out)):
             if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never write over, or beside, files of others
                 raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
-        parts = [part for part in self._known_with(datasets) if places.intersection(part.places)]
+        releases = self.releases | {dataset.name: dataset.release for dataset in datasets}
+        known = (at_release(listed, releases[listed.name]) for listed in DATASETS if listed.name in releases)
+        parts = [part for part in known if places.intersection(part.places)]
         upstream = {file.path: (part, file) for part in parts for file in part.files}
         fetched = {path: self._ensure(part, file) for path, (part, file) in upstream.items()}
         self.laid_out = sorted({*self.laid_out, *places})
@@ -239,19 +243,10 @@ class _Fetch:
             for file in first_fetched.values():  # a file that cannot be read must not be trusted the next time
                 file.path.unlink(missing_ok=True)
             raise ZgulError(f"{error} The upstream file is not what the catalogue expects.") from error
-        self.releases |= {dataset.name: dataset.release for dataset in datasets}
+        self.releases = releases
         self.checksums |= {path: file.sha256 for path, file in first_fetched.items()}
         self._save()
         return list(fetched.values())
-
-    def _known_with(self, datasets: list[Dataset]) -> Iterator[Dataset]:
-        """These datasets and those fetched before, in the order of the catalogue."""
-        given = {dataset.name: dataset for dataset in datasets}
-        for listed in DATASETS:
-            if listed.name in given:
-                yield given[listed.name]
-            elif release := self.releases.get(listed.name):
-                yield listed if release == listed.release else at_release(listed, release)
 
     def _ensure(self, dataset: Dataset, file: File) -> FetchedFile:
         """Download an upstream file, unless a copy with the right checksum is there."""

@@ -147,14 +147,9 @@ class Abbreviations:
         return self._counts[word, "stop, lower case"] > other or word in self._listed
 
 
-def sentences(text: str, language: str | None = None) -> Iterator[Sentence]:
-    """Split a text into sentences of words. ``start`` is where each sentence begins in the text."""
-    return stream(text.split("\n"), language)
-
-
 def words(text: str, language: str | None = None) -> Sentence:
     """Split a text that is one sentence into words."""
-    parts = list(sentences(text, language))
+    parts = list(split(text, "raw", language))
     offsets = [(part.start + start, part.start + end) for part in parts for start, end in part.offsets or ()]
     return Sentence([word for part in parts for word in part.words], language=language, text=text, offsets=offsets)
 
@@ -166,10 +161,7 @@ def spaced_words(text: str, language: str | None = None) -> Sentence:
 
 
 def stream(lines: Iterable[str], language: str | None = None) -> Iterator[Sentence]:
-    """Split a text that comes line by line, one paragraph at a time, or ``BUFFER`` characters of a longer one.
-
-    Only a single sentence of that length is cut, at the end of a line.
-    """
+    """Split a text that comes line by line. A sentence that is longer than ``BUFFER`` is cut at the end of a line."""
     abbreviations = Abbreviations(language)
     text = ""  # what is not given out yet
     position = carried = 0  # where it begins, and how much of it was looked at before

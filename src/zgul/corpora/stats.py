@@ -82,7 +82,12 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
     splits, words = dict[Key, SplitStats](), dict[Key, Counter[str]]()
     for done, key in enumerate(keys):
         report(Status("reading data", done, len(keys)))
-        splits[key], words[key] = _count(folder, *key)
+        sentences = folder.sentences(*key)
+        words[key] = Counter(word for sentence in sentences for word in sentence.words)
+        tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+        kinds = tuple(sorted({tag[2:] for tag in tags if tag != "O"} if key[0] == "ner" else tags))
+        sizes = (len(sentences), words[key].total(), len(words[key]))
+        splits[key] = SplitStats(*key, *sizes, dominant_script(words[key]), kinds)
     report(Status("reading data", len(keys), len(keys)))
     groups, targets = list[GroupStats](), list[TargetStats]()
     for group in GROUPS.values():
@@ -113,15 +118,6 @@ def dominant_script(words: Counter[str]) -> str:
     for letter in filter(str.isalpha, letters):
         scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += letters[letter]
     return max(scripts, key=lambda script: (scripts[script], script), default="none")
-
-
-def _count(folder: DataFolder, task: str, language: str, split: str) -> tuple[SplitStats, Counter[str]]:
-    sentences = folder.sentences(task, language, split)
-    words = Counter(word for sentence in sentences for word in sentence.words)
-    tags = {tag for sentence in sentences for tag in sentence.tags or ()}
-    kinds = tuple(sorted({tag[2:] for tag in tags if tag != "O"} if task == "ner" else tags))
-    sizes = (len(sentences), words.total(), len(words))
-    return SplitStats(task, language, split, *sizes, dominant_script(words), kinds), words
 
 
 def _source_files(group: Group, split: str, splits: Iterable[Key]) -> list[Key]:

@@ -8,11 +8,9 @@ encoder, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved by save
 
 from pathlib import Path
 
-from zgul.encoders.embedded import SUFFIX, load_q4, save_q4
-from zgul.encoders.embedded import load as load_embedded
+from zgul.encoders.embedded import SUFFIX, load_embedded, load_q4, save_q4
 from zgul.encoders.encoder import Encoder, EncoderConfig
-from zgul.encoders.folder import load_folder, load_from_hub
-from zgul.encoders.folder import save_folder as save
+from zgul.encoders.folder import load_folder, load_from_hub, save
 from zgul.encoders.tokenizer import PieceTokenizer, pieces_used, prune
 from zgul.errors import ZgulError
 

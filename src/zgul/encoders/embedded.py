@@ -34,8 +34,7 @@ from tokenizers import Tokenizer
 from zgul.download import exclusive
 from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hub
-from zgul.encoders.tokenizer import FILE as TOKENIZER
-from zgul.encoders.tokenizer import PieceTokenizer, tokenizer_json
+from zgul.encoders.tokenizer import TOKENIZER, PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
 from zgul.tensors import load_with_metadata, save_tensors
@@ -60,7 +59,7 @@ _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(
 _read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # the vocabulary takes a third of a second
 
 
-def load() -> tuple[Encoder, PieceTokenizer]:
+def load_embedded() -> tuple[Encoder, PieceTokenizer]:
     """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
     folder = converted()
     try:

@@ -18,8 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
-from zgul.encoders.tokenizer import FILE as TOKENIZER
-from zgul.encoders.tokenizer import SPECIALS_FILE, PieceTokenizer
+from zgul.encoders.tokenizer import SPECIALS_FILE, TOKENIZER, PieceTokenizer
 from zgul.errors import ZgulError, first_line
 from zgul.files import read_json, write_json
 from zgul.tensors import save_tensors
@@ -70,7 +69,7 @@ def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
     return load_folder(folder)
 
 
-def save_folder(encoder: Encoder, tokenizer: PieceTokenizer, folder: Path) -> None:
+def save(encoder: Encoder, tokenizer: PieceTokenizer, folder: Path) -> None:
     """Write an encoder in a form that `load_folder` and transformers read."""
     save_tensors(folder / WEIGHTS, state_for_hub(encoder), metadata={"format": "pt"})
     tokenizer.save(folder)

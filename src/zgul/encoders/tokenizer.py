@@ -27,7 +27,7 @@ from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.files import atomic_write, write_json
 
-FILE, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
 # Role -> the key in tokenizer_config.json, and how BERT and XLM-R call the piece.
 ROLES = {
     "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
@@ -68,8 +68,9 @@ class PieceTokenizer:
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
         ids: dict[str, int | None] = {}
         for role, (keys, usual) in ROLES.items():
-            named = [_content((specials or {}).get(key)) for key in keys]
-            held = (backend.token_to_id(piece) for piece in (*named, *usual) if piece)
+            given = ((specials or {}).get(key) for key in keys)
+            named = [piece.get("content") if isinstance(piece, dict) else piece for piece in given]
+            held = (backend.token_to_id(str(piece)) for piece in (*named, *usual) if piece)
             ids[role] = next((index for index in held if index is not None), None)
             if ids[role] is None and role != "mask":
                 raise ZgulError(f"{name} has no {role} piece. zgul needs a BERT-like tokenizer.")
@@ -78,10 +79,10 @@ class PieceTokenizer:
     @classmethod
     def from_folder(cls, folder: Path) -> Self:
         """Read ``tokenizer.json`` and, if it is there, ``tokenizer_config.json``."""
-        path, specials = folder / FILE, folder / SPECIALS_FILE
+        path, specials = folder / TOKENIZER, folder / SPECIALS_FILE
         if not path.is_file():
             advice = "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
-            raise ZgulError(f"{folder} has no {FILE}. Make it once with the library transformers: {advice}.")
+            raise ZgulError(f"{folder} has no {TOKENIZER}. Make it once with the library transformers: {advice}.")
         try:
             declared = json.loads(specials.read_text(encoding="utf-8")) if specials.is_file() else {}
             backend = Tokenizer.from_file(str(path))
@@ -96,7 +97,7 @@ class PieceTokenizer:
 
     def save(self, folder: Path) -> None:
         """Write both files in a form that transformers reads, too."""
-        with atomic_write(folder / FILE) as file:
+        with atomic_write(folder / TOKENIZER) as file:
             file.write(self.backend.to_str())
         write_json(folder / SPECIALS_FILE, {"tokenizer_class": "PreTrainedTokenizerFast"} | self.specials())
 
@@ -110,10 +111,6 @@ class PieceTokenizer:
                     raise ZgulError(f"The word {word!r} is not text: {half!r} is half of a character.") from None
             raise
         return [encoding.ids for encoding in cut]
-
-
-def _content(piece: Any) -> str:
-    return str(piece.get("content", "")) if isinstance(piece, dict) else str(piece or "")
 
 
 # --- Unigram vocabularies
@@ -242,30 +239,26 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
 def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
     """An encoder and tokenizer with only ``pieces``, special pieces and single characters. It shares the layers."""
     contents = json.loads(tokenizer.backend.to_str())
-    kept = _kept(contents, set(pieces))
-    whole = contents["model"]["vocab"]
-    vocabulary = [(whole[index][0], whole[index][1]) for index in kept if index < len(whole)]
-    text = with_vocabulary(contents, vocabulary, unk_id=kept.index(contents["model"]["unk_id"]))
-    whole_table = encoder.words.weight
-    rows = whole_table.detach()[torch.tensor(kept, device=whole_table.device)]
-    table = nn.Embedding.from_pretrained(rows, freeze=not whole_table.requires_grad)
-    small = shared_copy(encoder, {encoder.words: table})
-    small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
-    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), tokenizer.specials())
-
-
-def _kept(contents: dict[str, Any], pieces: set[str]) -> list[int]:
     if contents["model"]["type"] != "Unigram":
         kind = contents["model"]["type"]
         raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
     vocabulary = contents["model"]["vocab"]
-    if unknown := pieces - {piece for piece, _ in vocabulary}:
+    wanted = set(pieces)
+    if unknown := wanted - {piece for piece, _ in vocabulary}:
         examples = ", ".join(map(repr, sorted(unknown)[:3]))
         raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
     added = {token["content"]: token["id"] for token in contents["added_tokens"]}
     # The price of an unknown character lies below the lowest score. That piece stays, so that the price stays.
     lowest = min(vocabulary, key=lambda entry: entry[1])[0]
     always = {*added, lowest, vocabulary[contents["model"]["unk_id"]][0]}
-    stays = [piece in pieces or piece in always or len(piece.removeprefix("▁")) <= 1 for piece, _ in vocabulary]
+    stays = [piece in wanted or piece in always or len(piece.removeprefix("▁")) <= 1 for piece, _ in vocabulary]
     kept = [index for index, stay in enumerate(stays) if stay]
-    return kept + [index for index in added.values() if index >= len(vocabulary)]
+    kept += [index for index in added.values() if index >= len(vocabulary)]
+    smaller = [(vocabulary[index][0], vocabulary[index][1]) for index in kept if index < len(vocabulary)]
+    text = with_vocabulary(contents, smaller, unk_id=kept.index(contents["model"]["unk_id"]))
+    whole_table = encoder.words.weight
+    rows = whole_table.detach()[torch.tensor(kept, device=whole_table.device)]
+    table = nn.Embedding.from_pretrained(rows, freeze=not whole_table.requires_grad)
+    small = shared_copy(encoder, {encoder.words: table})
+    small.config = replace(encoder.config, vocabulary=len(kept), pad=kept.index(tokenizer.pad))
+    return small, PieceTokenizer.wrap(Tokenizer.from_str(text), tokenizer.specials())

@@ -66,10 +66,7 @@ def closest_relative(language: str | Language) -> Language:
 
 
 def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> float:
-    """Cosine of the family vectors, of the syntax vectors, or the average of both: 0 unlike, 1 alike.
-
-    A family vector has a 1 for each node of the family tree above the language.
-    """
+    """Cosine of the family vectors (a 1 for each node above the language), of the syntax vectors, or the average."""
     if kind not in KINDS:
         raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')
     if kind == "average":

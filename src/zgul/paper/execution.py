@@ -20,7 +20,7 @@ from torch import Tensor
 from zgul import __version__
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.devices import find_device
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import PieceEncoder
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.methods import find_method

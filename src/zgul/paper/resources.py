@@ -17,9 +17,8 @@ from zgul.adapters.storage import find_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.devices import moved_copy
-from zgul.encoders.batches import EncodedCorpus, ModelLanguages
+from zgul.encoders.batches import EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.pieces import PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.languages import most_related
 from zgul.paper.plan import Inputs

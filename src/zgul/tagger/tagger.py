@@ -17,9 +17,8 @@ from torch import Tensor
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device, halving, moved_copy
-from zgul.encoders.batches import Batch, EncodedCorpus, ModelLanguages
+from zgul.encoders.batches import Batch, EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.pieces import PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError

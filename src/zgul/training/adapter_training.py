@@ -19,8 +19,8 @@ from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import adapter_files, load_adapters, save_adapters
 from zgul.corpora.lines import Lines
 from zgul.devices import find_device
+from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import Encoder
-from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.languages import find
 from zgul.options import option

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import EncodedCorpus, ModelLanguages
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import find_method
 from zgul.training.config import NoiseConfig, TrainingConfig

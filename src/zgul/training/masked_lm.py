@@ -21,9 +21,8 @@ from torch.nn import functional as F
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import Invertible
 from zgul.devices import mixed_precision
-from zgul.encoders.batches import IGNORED
+from zgul.encoders.batches import IGNORED, PieceEncoder
 from zgul.encoders.encoder import Encoder, masked_attention
-from zgul.encoders.pieces import PieceEncoder
 from zgul.errors import ZgulError
 from zgul.fast.graphs import GraphedStep
 from zgul.options import Options, option

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from zgul.devices import halving, mixed_precision
-from zgul.encoders.batches import EncodedCorpus
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import EncodedCorpus, PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.files import write_json

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from family import family, tiny_tokenizer
 from threads import in_threads
 from zgul.corpora.sentence import Sentence
-from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus, ModelLanguages
-from zgul.encoders.pieces import PieceEncoder
+from zgul.encoders.batches import IGNORED, Batch, EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.errors import ZgulError
 
 MADE = family(0)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from zgul.adapters.adapterhub import read_adapter, write_adapter
-from zgul.adapters.adapterhub_index import fetch_adapter
+from zgul.adapters.adapterhub import fetch_adapter, read_adapter, write_adapter
 from zgul.adapters.bank import LanguageAdapter
 from zgul.errors import ZgulError
 
@@ -412,7 +411,7 @@ def test_an_archive_that_lies_about_its_size(hub: Hub, tmp_path: Path) -> None:
 def test_a_repository_with_a_file_that_is_too_large(
     hub: Hub, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("zgul.adapters.adapterhub_index.MAX_BYTES", 1000)
+    monkeypatch.setattr("zgul.adapters.adapterhub.MAX_BYTES", 1000)
     hub.repositories["org/en"] = files
     with pytest.raises(ZgulError, match=r"pytorch_adapter\.bin is larger than 1,000 bytes"):
         fetch_adapter("org/en")
