@@ -10,15 +10,16 @@ Adapters may differ in bottleneck size and in activation. Narrow ones are padded
 add nothing, because every activation here maps 0 to 0.
 """
 
-import copy
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter
+from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, LanguageAdapter
 from zgul.errors import ZgulError
 
 
@@ -48,8 +49,16 @@ class Bank(nn.Module):
 
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
-        _check_together(adapters, width, depth)
         self.languages = [adapter.language for adapter in adapters]
+        for adapter in adapters:
+            if adapter.width != width or len(adapter.layers) != depth:
+                made = f"was made for an encoder of {len(adapter.layers)} layers of width {adapter.width}"
+                raise ZgulError(f"The adapter {adapter.language!r} {made}; this encoder has {depth} of width {width}.")
+        if twice := sorted({language for language in self.languages if self.languages.count(language) > 1}):
+            raise ZgulError(f"There are two language adapters for {', '.join(twice)}. A bank holds one for each.")
+        without = [adapter.language for adapter in adapters if adapter.invertible is None]
+        if 0 < len(without) < len(adapters):
+            raise ZgulError(f"{', '.join(without)} have no invertible block. Use adapters that were trained alike.")
         self.sizes, self.about = [a.sizes for a in adapters], [a.about for a in adapters]
         self.activations, self.standardise = [a.activation for a in adapters], [a.standardise for a in adapters]
         count, size = len(adapters), max((max(adapter.sizes) for adapter in adapters), default=1)
@@ -57,7 +66,8 @@ class Bank(nn.Module):
         self.down_bias = nn.Parameter(torch.zeros(depth, count, size), requires_grad=False)  # [L, N, r]
         self.up = nn.Parameter(torch.zeros(depth, count, size, width), requires_grad=False)  # [L, N, r, d]
         self.up_bias = nn.Parameter(torch.zeros(depth, count, width), requires_grad=False)  # [L, N, d]
-        self.invertible = nn.ModuleList(_copy(a.invertible) for a in adapters if a.invertible is not None)
+        self.invertible = nn.ModuleList(deepcopy(a.invertible).cpu() for a in adapters if a.invertible)
+        self.invertible.requires_grad_(False)
         # on the bank's device, because a step that is captured as a graph cannot copy it there
         self.register_buffer("standardised", torch.tensor(self.standardise), persistent=False)
         with torch.no_grad():
@@ -86,9 +96,8 @@ class Bank(nn.Module):
             layer.up.weight.copy_(self.up[i, n, :r].t())
             layer.up.bias.copy_(self.up_bias[i, n])
             layers.append(layer)
-        block = self.invertible[n] if len(self.invertible) else None
-        assert block is None or isinstance(block, Invertible)
-        return LanguageAdapter(language, layers, _copy(block) if block is not None else None, dict(self.about[n]))
+        block: Any = deepcopy(self.invertible[n]).cpu().requires_grad_(False) if len(self.invertible) else None
+        return LanguageAdapter(language, layers, block, dict(self.about[n]))
 
     def forward(self, layer: int, h: Tensor) -> AdapterOutputs:
         """Hidden states [..., d] to the outputs of every adapter."""
@@ -131,21 +140,3 @@ def _activate(inner: Tensor, activations: Sequence[str], dim: int) -> Tensor:
         return ACTIVATIONS[activations[0]](inner)
     parts = [ACTIVATIONS[name](part) for part, name in zip(inner.unbind(dim), activations, strict=True)]
     return torch.stack(parts, dim)
-
-
-def _copy(block: Invertible) -> Invertible:
-    """A frozen copy of an invertible block, on the CPU."""
-    return copy.deepcopy(block).cpu().requires_grad_(False)
-
-
-def _check_together(adapters: Sequence[LanguageAdapter], width: int, depth: int) -> None:
-    for adapter in adapters:
-        if adapter.width != width or len(adapter.layers) != depth:
-            made_for = f"was made for an encoder of {len(adapter.layers)} layers of width {adapter.width}"
-            raise ZgulError(f"The adapter {adapter.language!r} {made_for}; this encoder has {depth} of width {width}.")
-    languages = [adapter.language for adapter in adapters]
-    if twice := sorted({language for language in languages if languages.count(language) > 1}):
-        raise ZgulError(f"There are two language adapters for {', '.join(twice)}. A bank holds one for each language.")
-    without = [adapter.language for adapter in adapters if adapter.invertible is None]
-    if 0 < len(without) < len(adapters):
-        raise ZgulError(f"{', '.join(without)} have no invertible block. Use adapters that were trained alike.")

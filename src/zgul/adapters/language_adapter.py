@@ -33,15 +33,13 @@ class Bottleneck(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:  # [..., d] -> [..., d]
         h = F.layer_norm(h, h.shape[-1:]) if self.standardise else h
-        u: Tensor = self.up(ACTIVATIONS[self.activation](self.down(h)))
-        return u
+        return self.up(ACTIVATIONS[self.activation](self.down(h)))  # type: ignore[no-any-return]
 
 
 class Invertible(nn.Module):
-    """NICE coupling of the two halves of the embedding. `inverse` undoes it exactly."""
+    """NICE coupling of the two halves of the embedding. ``size``, the units of F and G, is half of what they read."""
 
     def __init__(self, width: int, size: int = 0, activation: str = "relu") -> None:
-        """``size`` are the units of F and G. The default is half of what they read."""
         super().__init__()
         half = width // 2
         size = size or max(1, half // 2)
@@ -51,21 +49,18 @@ class Invertible(nn.Module):
         _start_as_nothing(self.f_down, self.f_up)
         _start_as_nothing(self.g_down, self.g_up)
 
-    def _f(self, x: Tensor) -> Tensor:
-        return self.f_up(ACTIVATIONS[self.activation](self.f_down(x)))  # type: ignore[no-any-return]
-
-    def _g(self, x: Tensor) -> Tensor:
-        return self.g_up(ACTIVATIONS[self.activation](self.g_down(x)))  # type: ignore[no-any-return]
+    def _map(self, down: nn.Linear, up: nn.Linear, x: Tensor) -> Tensor:
+        return up(ACTIVATIONS[self.activation](down(x)))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:  # [..., d] -> [..., d]
         x1, x2 = x.chunk(2, dim=-1)
-        y1 = x1 + self._f(x2)
-        return torch.cat([y1, x2 + self._g(y1)], dim=-1)
+        y1 = x1 + self._map(self.f_down, self.f_up, x2)
+        return torch.cat([y1, x2 + self._map(self.g_down, self.g_up, y1)], dim=-1)
 
-    def inverse(self, y: Tensor) -> Tensor:  # [..., d] -> [..., d]
+    def inverse(self, y: Tensor) -> Tensor:  # [..., d] -> [..., d]; exact
         y1, y2 = y.chunk(2, dim=-1)
-        x2 = y2 - self._g(y1)
-        return torch.cat([y1 - self._f(x2), x2], dim=-1)
+        x2 = y2 - self._map(self.g_down, self.g_up, y1)
+        return torch.cat([y1 - self._map(self.f_down, self.f_up, x2), x2], dim=-1)
 
 
 def _start_as_nothing(down: nn.Linear, up: nn.Linear) -> None:

@@ -3,10 +3,9 @@
 ``datasets.toml`` beside this module lists them, in the releases that contain the paper's own test files, word for word.
 ``checksums.txt`` has the checksums in the format of ``sha256sum``. Other files are trusted on first fetch.
 
-The upstream files stay in ``DIR/raw``. Several treebanks of one language are joined in the order of the catalogue.
-A file must have the checksum of the catalogue, or the one in ``DIR/fetched.json``, where the SHA-256 of a new file goes
-once it has been read without an error. ``fetched.json`` also lists the datasets of the folder with their releases, and
-the files that zgul may overwrite.
+The upstream files stay in ``DIR/raw``; several treebanks of one language are joined in the order of the catalogue.
+``DIR/fetched.json`` has the SHA-256 of each file that was trusted and could be read, the datasets of the folder with
+their releases, and the files that zgul may overwrite.
 """
 
 import difflib

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Self
 
 from zgul.corpora.lines import Lines, Source, check_words
-from zgul.corpora.sentence import UPOS, Sentence, check_tags, tag_problem, to_iob2
+from zgul.corpora.sentence import UPOS, Sentence, tag_problem, to_iob2
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 
@@ -75,7 +75,8 @@ class ConlluSentence:
 
     def set_tags(self, task: str, tags: list[str]) -> None:
         """Write the tags of a task: parts of speech into column 4, entities into MISC."""
-        check_tags(task, tags)
+        if problem := next(filter(None, (tag_problem(task, tag) for tag in tags)), None):
+            raise ZgulError(problem)
         if len(tags) != len(self):
             raise ValueError(f"{len(self)} words but {len(tags)} tags")
         for row, tag in zip(self.word_rows, tags, strict=True):

@@ -36,8 +36,25 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         stream = open_binary(self.source) if isinstance(self.source, str | Path) else self.source
         ours = isinstance(self.source, str | Path) and str(self.source) != "-"
+        windows = False
         with stream if ours else contextlib.nullcontext():
-            yield from self._decoded(stream)
+            for raw in self._raw(stream):
+                self.number += 1
+                line: str = raw if isinstance(raw, str) else self._decode(raw)
+                self.unfinished = line[-1] != "\n"
+                if self.unfinished and len(raw) >= MAX_LINE:
+                    raise self.error(_TOO_LONG)
+                if line.endswith("\r\n") and not windows:
+                    windows = True
+                    self.warn("Windows line ends are read as plain ones")
+                if not self.unfinished:
+                    line = line[:-1].removesuffix("\r")
+                if "\0" in line:
+                    raise self.error(_NUL)
+                if self.number == 1 and line.startswith(BOM):
+                    line = line[1:]
+                    self.warn("the byte-order mark at the start of the file was dropped")
+                yield line
 
     def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
         """The lines between blank lines, or lines that begin with ``separator``, and the number of the first."""
@@ -62,26 +79,6 @@ class Lines:
     def warn(self, repair: str) -> None:
         """Tell the user about something that was repaired in the current line."""
         warnings.warn(f"{self.name}, line {self.number}: {repair}", ZgulWarning, stacklevel=3)
-
-    def _decoded(self, stream: IO[Any]) -> Iterator[str]:
-        windows = False
-        for raw in self._raw(stream):
-            self.number += 1
-            line: str = raw if isinstance(raw, str) else self._decode(raw)
-            self.unfinished = line[-1] != "\n"
-            if self.unfinished and len(raw) >= MAX_LINE:
-                raise self.error(_TOO_LONG)
-            if line.endswith("\r\n") and not windows:
-                windows = True
-                self.warn("Windows line ends are read as plain ones")
-            if not self.unfinished:
-                line = line[:-1].removesuffix("\r")
-            if "\0" in line:
-                raise self.error(_NUL)
-            if self.number == 1 and line.startswith(BOM):
-                line = line[1:]
-                self.warn("the byte-order mark at the start of the file was dropped")
-            yield line
 
     def _raw(self, stream: IO[Any]) -> Iterator[Any]:
         try:

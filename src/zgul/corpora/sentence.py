@@ -4,7 +4,6 @@ Parts of speech are the 17 universal ones. Entities are read in IOB1, IOB2, BIOE
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,13 +49,6 @@ def tag_problem(task: str, tag: str) -> str | None:
         valid = _NER_TAG.fullmatch(tag) and tag.isprintable()
         return None if valid else f"{tag!r} is not an entity tag such as O, B-PER or I-PER"
     raise ZgulError(f"unknown task {task!r}: choose pos or ner")
-
-
-def check_tags(task: str, tags: Iterable[str]) -> None:
-    """Refuse tags that are not valid for the task."""
-    for tag in tags:
-        if problem := tag_problem(task, tag):
-            raise ZgulError(problem)
 
 
 def to_iob2(tags: list[str]) -> list[str]:

@@ -3,11 +3,10 @@
 Each word is cut into pieces by itself, once however often it occurs; the rest is array arithmetic. A tag belongs to
 the first piece of its word. Sentences longer than the encoder's limit are cut at word borders into chunks.
 
-Letters that the vocabulary lacks can be read as similar ones: a fifth of the words of Old Church Slavonic contain
-letters that an encoder has never seen. The Unicode standard says which letters are similar: the canonical parts of a
-letter (``ǘ``: ``ü``, then ``u``), nothing for a combining mark, the other case, and the letter of the same name without
-what it is "with" or what comes before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``). Not in
-the paper, and off in paper-faithful runs.
+Letters that the vocabulary lacks, as in a fifth of the words of Old Church Slavonic, can be read as similar ones (off
+in paper-faithful runs). The Unicode standard says which: the canonical parts of a letter (``ǘ``: ``ü``, then ``u``),
+nothing for a combining mark, the other case, and the letter of the same name without what it is "with" or what comes
+before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``).
 """
 
 import contextlib

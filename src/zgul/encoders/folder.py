@@ -9,6 +9,7 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,9 @@ def _download(name: str, *, local: bool) -> Path:
     from huggingface_hub import hf_hub_download  # takes half a second, and most users never need it
     from huggingface_hub.errors import EntryNotFoundError
 
-    def fetch(file: str) -> Path:
-        return Path(hf_hub_download(name, file, local_files_only=local))
+    fetch = partial(hf_hub_download, name, local_files_only=local)
 
-    def fetch_optional(file: str) -> Path | None:
+    def fetch_optional(file: str) -> Any:
         try:
             return fetch(file)
         except EntryNotFoundError:  # a file that is not in the local copy counts as one
@@ -131,10 +131,10 @@ def _download(name: str, *, local: bool) -> Path:
     fetch_optional(SPECIALS_FILE)
     if fetch_optional(WEIGHTS) is None:
         index = fetch_optional(INDEX)
-        parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() if index else [PICKLED]
+        parts = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"].values() if index else [PICKLED]
         for part in sorted(set(parts)):
             fetch(part)
-    return config.parent
+    return Path(config).parent
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:

@@ -83,10 +83,9 @@ def explain_group(target: str | Language) -> Assignment:
     if not nearest:
         return Assignment(None, None, problem)
     name, source = max(nearest, key=lambda pair: similarity(target, pair[1], "syntactic"))
+    reason = f"shares {family} with {find(source)}"
     if english_is_nearer:
-        reason = f"after English, which is in every group, it shares {family} with {find(source)}"
+        reason = f"after English, which is in every group, it {reason}"
     elif problem:
         reason = f"shares only {family} with several groups; its syntax is closest to {find(source)}"
-    else:
-        reason = f"shares {family} with {find(source)}"
     return Assignment(GROUPS[name], source, reason, alone=english_is_nearer or not problem)
