@@ -99,9 +99,8 @@ class _ZstdReader(io.RawIOBase):
     """Unpacks a .zst file. Unlike the library's own reader it notices when the file is truncated."""
 
     def __init__(self, path: Path) -> None:
-        library = _zstandard(path)
+        self._parts = filter(None, self._unpack(_zstandard(path)))
         self._file = path.open("rb")
-        self._parts = filter(None, self._unpack(library))
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:

@@ -48,7 +48,7 @@ def mirror(tmp_path):
 
 @pytest.fixture
 def no_checksums(monkeypatch):
-    monkeypatch.setattr(catalogue, "checksums", dict)
+    monkeypatch.setattr(catalogue, "CHECKSUMS", {})
 
 
 def test_list_shows_every_dataset_within_100_columns():

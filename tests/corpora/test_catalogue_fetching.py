@@ -51,7 +51,7 @@ def listed(monkeypatch):
 
     def put(*datasets: Dataset, checksums: dict[str, str] | None = None) -> None:
         monkeypatch.setattr(catalogue, "DATASETS", datasets)
-        monkeypatch.setattr(catalogue, "checksums", lambda: checksums or {})
+        monkeypatch.setattr(catalogue, "CHECKSUMS", checksums or {})
 
     return put
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -192,13 +193,14 @@ def test_a_failed_conversion_leaves_nothing_behind(cache: Path, monkeypatch: pyt
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PACKAGE", "no_such_package")
     with pytest.raises(ZgulError, match="pip install no_such_package"):
-        files.locate()
+        files.read()
 
 
 def test_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / files.FILE
     wrong.write_bytes(b"E5S1 but not really")
-    monkeypatch.setattr(files, "locate", lambda: wrong)
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     with pytest.raises(ZgulError, match=r"SHA-256.*force-reinstall"):
         files.read()
 

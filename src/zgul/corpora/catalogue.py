@@ -10,7 +10,6 @@ their releases, and the files that zgul may overwrite.
 
 import difflib
 import fnmatch
-import functools
 import re
 import tarfile
 import tomllib
@@ -34,13 +33,8 @@ from zgul.files import cache_dir, read_json, write_json
 MANIFEST = "fetched.json"
 MAX_MEMBER = 100_000_000  # bytes of a file inside an archive
 _FOLDER = Path(__file__).parent
-
-
-@functools.cache
-def checksums() -> dict[str, str]:
-    """SHA-256 of upstream files, by their path below the host."""
-    lines = (_FOLDER / "checksums.txt").read_text("utf-8").splitlines()
-    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines)}
+_LINES = (_FOLDER / "checksums.txt").read_text("utf-8").splitlines()
+CHECKSUMS = {path: digest for digest, path in (line.split(maxsplit=1) for line in _LINES)}  # of paths below the host
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class File:
 
     @property
     def sha256(self) -> str | None:  # of the file at ``path``, if the catalogue has it
-        return checksums().get(self.path)
+        return CHECKSUMS.get(self.path)
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class Dataset:
     @property
     def known_checksums(self) -> str:
         paths = {file.path for file in self.files}
-        return f"{len(paths & checksums().keys())} of {len(paths)}"
+        return f"{len(paths & CHECKSUMS.keys())} of {len(paths)}"
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, with the address and the checksum of each file."""

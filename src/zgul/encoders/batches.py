@@ -27,6 +27,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
+Integers = NDArray[np.int64]
 IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
 # On a CPU nothing is gained by batches of more than ENOUGH tokens, so they hold chunks of nearly the same length:
 # at least NEAR times the longest.
@@ -91,7 +92,7 @@ class EncodedCorpus:
     starts: Tensor  # [S] first piece of each chunk
     lengths: Tensor  # [S] pieces of each chunk, without specials
     corpora: Tensor  # [S]
-    sentence_sizes: NDArray[np.int64]  # words of each sentence, before cutting
+    sentence_sizes: Integers  # words of each sentence, before cutting
     specials: tuple[int, int, int]  # begin, end, pad
 
     def __len__(self) -> int:
@@ -261,9 +262,7 @@ class PieceEncoder:
             choices = (other for other in (letter, *similar_letters(letter)) if other in known or not other)
             self._replacements[ord(letter)] = next(choices, letter)
 
-    def _chunks(
-        self, sentence_borders: NDArray[np.int64], piece_ends: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _chunks(self, sentence_borders: Integers, piece_ends: Integers) -> tuple[Integers, Integers]:
         """Word borders of the chunks, and the sentence that each chunk belongs to."""
         spans = piece_ends[sentence_borders[1:]] - piece_ends[sentence_borders[:-1]]
         if (spans <= self.max_pieces).all():
@@ -280,7 +279,7 @@ class PieceEncoder:
         return np.array(borders), np.array(owner, dtype=np.int64)
 
 
-def _language_rows(sentences: Sequence[Sentence], sizes: NDArray[np.int64], rows: dict[str, int]) -> NDArray[np.int64]:
+def _language_rows(sentences: Sequence[Sentence], sizes: Integers, rows: dict[str, int]) -> Integers:
     """The row of every word's language in the table."""
     codes: list[str | None] = []
     for sentence, size in zip(sentences, sizes.tolist(), strict=True):

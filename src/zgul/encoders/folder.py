@@ -62,11 +62,9 @@ def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
         except FileNotFoundError:  # what huggingface_hub's own error for this is
             folder = _download(name, local=False)
     except Exception as error:  # huggingface_hub's own errors, and those of the HTTP library it uses
-        raise ZgulError(
-            f"No encoder called {name!r}. Tried: a folder of that name, the Hugging Face cache, and the hub "
-            f"({first_line(error)}). Check the spelling (such as 'embedded', 'xlm-roberta-base' or "
-            "'bert-base-multilingual-cased'). A download needs a network, and HF_HUB_OFFLINE must be unset."
-        ) from error
+        tried = f"Tried: a folder of that name, the Hugging Face cache, and the hub ({first_line(error)})"
+        advice = "Check the spelling (such as 'xlm-roberta-base'). A download needs a network, and HF_HUB_OFFLINE unset"
+        raise ZgulError(f"No encoder called {name!r}. {tried}. {advice}.") from error
     return load_folder(folder)
 
 

@@ -36,7 +36,6 @@ ROLES = {
     "unknown": (("unk_token",), ("[UNK]", "<unk>")),
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
-SPECIALS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")  # XLM-R's
 # The tokenizers library looks up only graphemes of at most this many bytes as a whole; longer keys are never found.
 _LONGEST_KEY = 5
 _BATCH = 10_000  # words at a time: encodings are large
@@ -126,7 +125,7 @@ def tokenizer_json(pieces: Sequence[str], scores: Sequence[float], charsmap: Map
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 0)]
     )
-    tokenizer.add_special_tokens(list(SPECIALS))
+    tokenizer.add_special_tokens(["<s>", "</s>", "<pad>", "<unk>", "<mask>"])  # XLM-R's
     return with_vocabulary(json.loads(tokenizer.to_str()), list(zip(pieces, scores, strict=True)), unk_id=unk_id)
 
 

@@ -46,19 +46,16 @@ def feature_source(language: str) -> Language:
 
 
 def closest_relative(language: str | Language) -> Language:
-    """Return the closest language by family tree that has features; a ZgulError for a language without relatives.
-
-    It is the language of which the given one is a variety (Pomak: Bulgarian), else the one that shares most of its
-    lineage; of several, the one least deep below the common ancestor, then one with an ISO 639-1 code.
-    """
+    """Return the closest language by family tree that has features; a ZgulError for a language without relatives."""
     own = find(language)
     table = load_table()
     parent = int(table.parent[own.row])
-    if parent >= 0 and table.has_features[parent]:
+    if parent >= 0 and table.has_features[parent]:  # the language of which this one is a variety (Pomak: Bulgarian)
         return find(table.iso3[parent])
     lineage = set(table.lineage(own.row))
     others = {int(row): table.lineage(int(row)) for row in np.flatnonzero(table.has_features) if row != own.row}
     shared = {row: len(lineage.intersection(nodes)) for row, nodes in others.items()}
+    # most shared ancestors, then least deep below the common one, then one with an ISO 639-1 code
     ranks = [(-n, len(others[row]), not table.iso1[row], table.iso3[row]) for row, n in shared.items() if n]
     if not ranks:
         raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
