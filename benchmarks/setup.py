@@ -135,9 +135,11 @@ def random_tagger(config: EncoderConfig, count: int) -> Tagger:
     """
     torch.manual_seed(0)
     encoder = Encoder(config).requires_grad_(False).eval()
-    for weight in encoder.parameters():
+    for name, weight in encoder.named_parameters():  # as BERT starts
         if weight.dim() > 1:
-            weight.normal_(std=0.02)  # as BERT starts
+            weight.normal_(std=0.02)
+        elif not name.endswith("norm.weight"):
+            weight.zero_()
     languages = [f"language{n}" for n in range(count)]
     adapters = [LanguageAdapter.new(language, config.width, config.depth) for language in languages]
     _randomise(nn.ModuleList(layer for adapter in adapters for layer in adapter.layers), 0.02)

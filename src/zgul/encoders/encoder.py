@@ -57,6 +57,16 @@ class EncoderConfig:
     model_type: str = "bert"
 
 
+class Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        """Do nothing: the values are loaded later, and on the meta device this would import torch's slow compiler."""
+
+
+class Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        """Do nothing, for the same reasons."""
+
+
 class LowRankLinear(nn.Module):
     """A frozen linear map plus a trained low-rank update, ``(W + B A) x``. B starts at zero."""
 
@@ -83,9 +93,9 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.width
-        self.query, self.key, self.value, self.attended = (nn.Linear(width, width) for _ in range(4))
+        self.query, self.key, self.value, self.attended = (Linear(width, width) for _ in range(4))
         self.attention_norm = nn.LayerNorm(width, eps=config.eps)
-        self.inner, self.outer = nn.Linear(width, config.inner), nn.Linear(config.inner, width)
+        self.inner, self.outer = Linear(width, config.inner), Linear(config.inner, width)
         self.norm = nn.LayerNorm(width, eps=config.eps)
 
 
@@ -98,9 +108,9 @@ class Encoder(nn.Module):
             raise ZgulError(f"the encoder's activation {config.activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.config = config
         self.dropout = 0.0  # of hidden states and attention, while training
-        self.words = nn.Embedding(config.vocabulary, config.width)
-        self.positions = nn.Embedding(config.positions, config.width)
-        self.types = nn.Embedding(config.types, config.width)
+        self.words = Embedding(config.vocabulary, config.width)
+        self.positions = Embedding(config.positions, config.width)
+        self.types = Embedding(config.types, config.width)
         self.norm = nn.LayerNorm(config.width, eps=config.eps)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
 

@@ -51,13 +51,7 @@ def assign_group(target: str | Language) -> Group | None:
 
 
 def explain_group(target: str | Language) -> Assignment:
-    """Assign a language to a group and give the reason.
-
-    1. Family: the source with most shared ancestors decides, if all such sources are in one group.
-    2. Area: where they are not, or where English is nearer still, the continent decides, if a group is defined by it.
-    3. Syntax: of groups equally near by family, the one with the syntactically most similar source.
-    4. A language without a shared ancestor that is on no group's continent has no group.
-    """
+    """Assign a language to a group and give the reason: family, then area, then syntax (see docs/languages.md)."""
     target = find(target)
     for group in GROUPS.values():
         if target.code in group.sources and target.code != PIVOT:
