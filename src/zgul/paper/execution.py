@@ -28,10 +28,9 @@ from zgul.paper.plan import READING, Inputs, Run
 from zgul.paper.protocol import Protocol
 from zgul.paper.resources import Resources
 from zgul.paper.store import DONE, Score, Store
-from zgul.progress import Report, Status, silent
 from zgul.tagger import Prediction, Tagger
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
-from zgul.training.adapter_training import AdapterConfig, Blocks, load_head, split_text, train_adapter
+from zgul.training.adapter_training import AdapterConfig, load_head, split_text, train_adapter
 from zgul.training.config import TrainingConfig
 from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
 from zgul.training.labelled_data import LabelledData
@@ -45,7 +44,7 @@ BLOCK = 128  # pieces
 JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
 MEASURED = ("f1", "accuracy", "precision", "recall", "per_class", "sentences", "words")  # what a score keeps
 Runs = dict[str, Run]  # by hash
-EMFacts = dict[str, Any]  # settings of EM, and how they were chosen
+Facts = dict[str, Any]  # what a run records beside its scores
 
 
 @dataclass
@@ -55,7 +54,7 @@ class HeldModel:
     run: str
     tagger: Tagger
     weights: dict[str, Tensor]
-    facts: dict[str, Any]
+    facts: Facts
 
     @torch.no_grad()
     def restored(self) -> Tagger:
@@ -69,28 +68,21 @@ class HeldModel:
 class Executor:
     """Does runs one after another in one process."""
 
-    def __init__(
-        self, store: Store, inputs: Inputs, protocol: Protocol, *, cache: Path | None = None, report: Report = silent
-    ) -> None:
-        self.store, self.protocol, self.report = store, protocol, report
+    def __init__(self, store: Store, inputs: Inputs, protocol: Protocol) -> None:
+        self.store, self.protocol = store, protocol
         self.device = find_device(inputs.device)
-        self.resources = Resources(inputs, protocol, cache)
+        self.resources = Resources(inputs, protocol)
         half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and self.device.type == "cuda")
         self.precision = "bfloat16" if half else "float32"  # of predictions
-        self._held: HeldModel | None = None
+        self.held: HeldModel | None = None  # the model in memory
         self._needed: Runs = {}
         self._tables: dict[tuple[str, str, str], EMTable] = {}  # F1 of EM settings, of the model that is scored
 
-    @property
-    def held_run(self) -> str:
-        """The hash of the run whose model is in memory."""
-        return self._held.run if self._held is not None else ""
-
-    def execute(self, run: Run, needed: Runs) -> dict[str, Any]:
+    def execute(self, run: Run, needed: Runs) -> Facts:
         """Do a run. ``needed`` are the runs it starts from, by hash. Returns the facts."""
         self._needed = needed
         if run.method == READING:
-            facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device, self.report)
+            facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device)
         elif run.part == "few-shot":
             facts = self._few_shot(run, needed[run.needs[0]])
         elif run.extra.get("variant") == "MADX^multi-Tgt":
@@ -106,7 +98,7 @@ class Executor:
 
     def release(self) -> None:
         """Let go of the model that is held."""
-        self._held = None
+        self.held = None
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -115,15 +107,15 @@ class Executor:
 
     def _trained(self, run: Run) -> HeldModel:
         """The run's trained model: as it is held, from its file, or trained now."""
-        if self._held is not None and self._held.run == run.hash:
-            return self._held
+        if self.held is not None and self.held.run == run.hash:
+            return self.held
         self.release()
         tagger = self._untrained(run)
         path = self.store.run_folder(run.hash) / WEIGHTS
         with self.store.lock(f"{run.hash}.weights"):  # several processes may find them gone and want them back
             if path.is_file():
                 weights, notes = load_with_metadata(path)
-                self._held = HeldModel(run.hash, tagger, weights, json.loads(notes["facts"]))
+                facts = json.loads(notes["facts"])
             else:
                 if self.store.status(run.hash) != DONE:
                     self.store.forget_scores(run.hash)  # they would be of other weights
@@ -131,10 +123,10 @@ class Executor:
                 facts |= self._train(replace(tagger), run.training(), folder=path.parent)
                 own = dict(tagger.model.named_parameters())
                 weights = {name: own[name].detach().clone() for name in tagger.trained_names}
-                self._held = HeldModel(run.hash, tagger, weights, facts)
                 save_tensors(path, weights, metadata={"facts": json.dumps(facts)})
                 (path.parent / CHECKPOINT).unlink(missing_ok=True)
-        return self._held
+        self.held = HeldModel(run.hash, tagger, weights, facts)
+        return self.held
 
     def _untrained(self, run: Run, config: TrainingConfig | None = None) -> Tagger:
         """A new tagger for a run, or for another configuration of it."""
@@ -158,12 +150,12 @@ class Executor:
         folder = self.store.run_folder(other.hash)
         with self.store.lock(f"{other.hash}.weights"):
             if not (folder / ENCODER).is_file():
-                read_text(other, self.resources, folder, self.device, self.report)
+                read_text(other, self.resources, folder, self.device)
         return folder
 
     def _train(
         self, tagger: Tagger, config: TrainingConfig, data: LabelledData | None = None, folder: Path | None = None
-    ) -> dict[str, Any]:
+    ) -> Facts:
         """Train the tagger's model in place. Returns the facts."""
         data = data or self.resources.labelled(config)
         if folder is not None:
@@ -171,7 +163,7 @@ class Executor:
         trainer = Trainer(tagger, data, config, folder, checkpoint_every=CHECKPOINT_EVERY)
         trainer.resume()
         started = time.monotonic()
-        history = trainer.run(self.report)
+        history = trainer.run()
         seconds, progress = time.monotonic() - started, trainer.progress
         del trainer
         gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
@@ -187,11 +179,11 @@ class Executor:
             "loss": [round(entry["loss"], 4) for entry in history],
         }
 
-    def _few_shot(self, run: Run, base: Run) -> dict[str, Any]:
+    def _few_shot(self, run: Run, base: Run) -> Facts:
         """Train the base's model on with examples of a target, and score it there."""
         tagger, config = self._trained(base).restored(), run.training()
         language, count = run.extra["language"], run.extra["examples"]
-        facts: dict[str, Any] = {}
+        facts: Facts = {}
         if count:
             found = self.resources.sentences(config.task, language, run.extra["split"])
             order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(found))
@@ -202,7 +194,7 @@ class Executor:
         facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
 
-    def _with_target_adapter(self, run: Run) -> dict[str, Any]:
+    def _with_target_adapter(self, run: Run) -> Facts:
         """MADX^multi-Tgt: the zero-shot model, reading a target with that target's own adapter."""
         base = next(self._needed[need] for need in run.needs if self._needed[need].method != READING)
         weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
@@ -210,14 +202,11 @@ class Executor:
 
     # --- inference
 
-    def _score(
-        self, run: Run, tagger: Tagger, facts: dict[str, Any], known: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _score(self, run: Run, tagger: Tagger, facts: Facts, known: Facts | None = None) -> Facts:
         """Score every row on every language that has no score yet. ``known`` are EM settings chosen before."""
         scored = self.store.scored(run.hash)
         self._tables.clear()
-        for number, row in enumerate(run.rows):
-            self.report(Status(f"{row['row']}", number, len(run.rows)))
+        for row in run.rows:
             for language in (code for code in run.languages if (row["row"], code) not in scored):
                 em = (known or {}).get(row["row"], {}).get(language) or self._settings(tagger, run, row, language)
                 if row["em"] == "target" and em is None:
@@ -226,16 +215,14 @@ class Executor:
                 self.store.update(run.hash, facts=facts)
         return facts
 
-    def _score_one(
-        self, run: Run, tagger: Tagger, row: dict[str, Any], language: str, em: EMFacts | None, facts: dict[str, Any]
-    ) -> None:
+    def _score_one(self, run: Run, tagger: Tagger, row: Facts, language: str, em: Facts | None, facts: Facts) -> None:
         sentences = self.resources.test(tagger.task, language)
         started = time.monotonic()
         config = EMConfig(**{key: em[key] for key in EMConfig.__dataclass_fields__ if key in em}) if em else None
         predicted = tagger.predict(sentences, strategy=row["strategy"], em=config, weights=bool(row["weights"]))
         seconds = round(time.monotonic() - started, 3)
         if row["weights"]:
-            _note_weights(facts, tagger, language, predicted)
+            _note_weights(facts, tagger, language, predicted, "weights", "weights_before")
         if em is not None:
             facts.setdefault("em", {}).setdefault(row["row"], {})[language] = em
         tags = [prediction.tags for prediction in predicted]
@@ -246,17 +233,17 @@ class Executor:
         values |= {"correct": round(result.accuracy * result.words / 100), "seconds": seconds, "em": em}
         self.store.add_score(Score(run.hash, row["row"], language, **values), tags)
 
-    def _untrained_weights(self, run: Run, tagger: Tagger) -> dict[str, Any]:
+    def _untrained_weights(self, run: Run, tagger: Tagger) -> Facts:
         """The weights of the adapters before training, where those after it are recorded and learnt."""
-        facts: dict[str, Any] = {}
+        facts: Facts = {}
         if tagger.method.views and any(row["weights"] for row in run.rows):
             for language in run.languages:
                 sentences = self.resources.test(tagger.task, language)
                 predicted = tagger.predict(sentences, strategy="plain", weights=True)
-                _note_weights(facts, tagger, language, predicted, trained=False)
+                _note_weights(facts, tagger, language, predicted, "weights_untrained")
         return facts
 
-    def _settings(self, tagger: Tagger, run: Run, row: dict[str, Any], language: str) -> EMFacts | None:
+    def _settings(self, tagger: Tagger, run: Run, row: Facts, language: str) -> Facts | None:
         """EM settings for a row and a target: given, or the best of the grid on a dev set."""
         if row["em"] is None:
             return None
@@ -266,21 +253,20 @@ class Executor:
         config = run.training()
         if not config.em_sentences:
             return asdict(base)
-        own = row["em"] == "target"
-        source, dev = (
-            (language, self.resources.dev_sample(config, language)) if own else self.resources.judge(config, language)
-        )
+        of_target = row["em"] == "target"
+        source, dev = self.resources.em_sample(config, language, of_target=of_target)
         if not dev:
             return None
+        left_out = config.em_by == "loso" and not of_target
         key = (row["strategy"], row["start"], source)
         if key not in self._tables:
-            judging = tagger if own or config.em_by == "source" else self._without(run, source)
+            judging = self._without(run, source) if left_out else tagger
             grid = Grid(self.protocol.em_steps, self.protocol.em_rates)
             self._tables[key] = em_table(judging, dev, grid, strategy=row["strategy"], start=row["start"])
         table = self._tables[key]
         best = best_setting([table])
         return asdict(best) | {
-            "on": f"{source} dev" + (", left out of training" if not own and config.em_by == "loso" else ""),
+            "on": f"{source} dev" + (", left out of training" if left_out else ""),
             "sentences": table.sentences,
             "f1": round(table.f1[best.steps, best.lr], 3),
             "f1_without_em": round(table.without, 3),
@@ -294,13 +280,11 @@ class Executor:
         return replace(tagger)
 
 
-def _note_weights(
-    facts: dict[str, Any], tagger: Tagger, language: str, predicted: Sequence[Prediction], *, trained: bool = True
-) -> None:
-    """Mean weight of every adapter over words, layers and sentences, by view; after EM and before."""
+def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequence[Prediction], *notes: str) -> None:
+    """Mean weight of every adapter over words, layers and sentences, by view. EM's start is "weights_before"."""
     views = tagger.method.views or ("emea",)
-    notes = {"weights": "weights", "weights_before": "weights_before"} if trained else {"weights": "weights_untrained"}
-    for name, note in notes.items():
+    for note in notes:
+        name = note.removesuffix("_untrained")  # of the prediction's field
         found = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
         mean = np.concatenate(found).mean(axis=0)  # [K, N]
         for view, row in zip(views, mean, strict=True):
@@ -308,9 +292,7 @@ def _note_weights(
             facts.setdefault(note, {}).setdefault(view, {})[language] = shares
 
 
-def read_text(
-    run: Run, resources: Resources, folder: Path, device: torch.device, report: Report = silent
-) -> dict[str, Any]:
+def read_text(run: Run, resources: Resources, folder: Path, device: torch.device) -> Facts:
     """A run on unlabelled text: train the target's adapter and, further on its text, the encoder (mBERT^tgt).
 
     Both stand on the encoder as it is and on one masked-LM head, which comes from a file or is trained first on the
@@ -319,16 +301,20 @@ def read_text(
     config, language = run.config, str(run.extra["language"])
     encoder, tokenizer = resources.encoder()
     pieces = PieceEncoder(tokenizer, encoder.max_pieces)
-    blocks = share_of_text(resources, language, run.extra["share"], config["lines"], pieces)
+    lines = list(dict.fromkeys(resources.data.text_lines(language)))
+    order = np.random.default_rng(5).permutation(len(lines))[: config["lines"] or None]
+    kept = order[: max(1, round(run.extra["share"] * len(order)))]  # a larger share contains a smaller one
+    blocks = split_text([lines[int(index)] for index in kept], pieces, min(BLOCK, pieces.max_pieces + 2))
+    blocks = replace(blocks, held_out=blocks.held_out[:JUDGED])
     encoder.to(device)
     plain = AdapterConfig(steps=config["steps"], blocks=config["blocks"], lr=config["lr"], seed=run.seed)
     head = load_head(Path(resources.inputs.head), encoder) if resources.inputs.head else None
     started = time.monotonic()
-    small = train_adapter(language, blocks, encoder, pieces, plain, head=head, report=report)
+    small = train_adapter(language, blocks, encoder, pieces, plain, head=head)
     between = time.monotonic()
     assert small.adapter is not None
     whole = replace(plain, full=True, lr=config["encoder_lr"])
-    full = train_adapter(language, blocks, encoder, pieces, whole, head=copy.deepcopy(small.head), report=report)
+    full = train_adapter(language, blocks, encoder, pieces, whole, head=copy.deepcopy(small.head))
     save_adapters(folder / ADAPTER, [small.adapter])
     save_tensors(folder / ENCODER, encoder.state_dict(), bits=16)
     scored = {"before": small.scores["none"], "adapter": small.scores[language], "encoder": full.scores["after"]}
@@ -339,12 +325,3 @@ def read_text(
         "encoder_seconds": round(time.monotonic() - between, 2),
         "masked_accuracy": {name: round(accuracy, 3) for name, (accuracy, _) in scored.items()},
     }
-
-
-def share_of_text(resources: Resources, language: str, share: float, most: int, pieces: PieceEncoder) -> Blocks:
-    """Blocks of a share of a language's text (of ``most`` lines, unless 0). A larger share contains a smaller one."""
-    lines = list(dict.fromkeys(resources.data.text_lines(language)))
-    order = np.random.default_rng(5).permutation(len(lines))[: most or None]
-    chosen = [lines[int(index)] for index in order[: max(1, round(share * len(order)))]]
-    blocks = split_text(chosen, pieces, min(BLOCK, pieces.max_pieces + 2))
-    return replace(blocks, held_out=blocks.held_out[:JUDGED])

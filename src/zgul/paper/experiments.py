@@ -1,29 +1,44 @@
-"""The paper's whole evaluation from Python: `run_paper` does what ``zgul experiment paper`` does."""
+"""The paper's whole evaluation from Python: `run_paper` does what ``zgul experiment paper`` does.
 
-import hashlib
-import json
+Worker processes take the next run from the store, and a parent watches them. A worker takes the first run in the plan
+that can start: its needs are done and no other process holds its lock. Locks are files and go with their process, so
+several commands can share a store. A run that fails is recorded; what needs it fails with it, everything else goes on.
+When a worker dies, its run is recorded as failed and another worker starts.
+"""
+
+import multiprocessing
 import os
 import shlex
-import shutil
+import signal
 import sys
+import threading
 import time
+import traceback
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import mean
+
+import torch
+from filelock import Timeout
 
 from zgul import __version__, encoders
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.errors import ZgulError
 from zgul.paper import plan, provenance
+from zgul.paper.execution import Executor
 from zgul.paper.plan import PARTS, READING, Inputs, Run
 from zgul.paper.protocol import Protocol
-from zgul.paper.store import DONE, FILE, Store, StoredRun
-from zgul.paper.workers import Outcome, Work, execute_all
-from zgul.progress import Report, silent
+from zgul.paper.store import DONE, FAILED, FILE, PLANNED, RUNNING, Store, StoredRun
+from zgul.progress import Report, Status, silent
 from zgul.training.labelled_data import training_languages
 
+WAIT = 0.5  # seconds before a worker, or the parent, looks again
+DEATHS = 5  # workers that may die as they start before the parent gives up
 # Seconds for a sentence with the embedded encoder: in training (forward and backward), and for one forward pass.
 TRAIN, FORWARD = {"cuda": 0.0003, "cpu": 0.12}, {"cuda": 0.0001, "cpu": 0.025}
 STEP = {"cuda": 0.03, "cpu": 4.0}  # seconds for a step of masked-LM training
@@ -67,27 +82,56 @@ class Experiment:
         return chosen
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a worker needs to know."""
+
+    experiment: Experiment
+    runs: Sequence[Run]  # in the order in which they are to be done
+    needed: dict[str, Run]  # by hash: runs that others start from, in or outside of ``runs``
+    threads: int  # of torch; 0: its own choice
+
+    def statuses(self, store: Store) -> dict[str, str]:
+        """The status of every run, by hash."""
+        return {run.hash: store.status(run.hash) for run in self.runs}
+
+    def show(self, store: Store, report: Report) -> None:
+        """Report how many runs have ended."""
+        statuses = list(self.statuses(store).values())
+        figures = {status: float(statuses.count(status)) for status in (RUNNING, FAILED) if status in statuses}
+        report(Status("runs", statuses.count(DONE) + statuses.count(FAILED), len(statuses), figures))
+
+
+@dataclass
+class Outcome:
+    """How it went."""
+
+    done: int = 0
+    failed: dict[str, str] = field(default_factory=dict)  # name of the run -> its error
+    stopped: bool = False  # by the time limit
+
+
 def run_paper(
     experiment: Experiment, *, workers: int = 1, minutes: float | None = None, report: Report = silent
 ) -> Outcome:
-    """Do all runs that are not done: the tuning runs, then the others with what was tuned."""
+    """Do all runs that are not done: the tuning runs, then the others with what was tuned.
+
+    With ``workers=0`` they run in this process. ``minutes`` stops what still runs then.
+    """
     until = time.monotonic() + 60 * minutes if minutes is not None else None
     if experiment.inputs.encoder == "embedded":
         encoders.load("embedded")  # once, so that the workers find what it caches
     whole = Outcome()
     while not (whole.failed or whole.stopped) and (work := _next_work(experiment, workers)):
-        outcome = execute_all(work, workers, report=report, until=until)
+        outcome = _execute_all(work, workers, report, until)
         whole = Outcome(whole.done + outcome.done, outcome.failed, outcome.stopped)
-    if not (whole.failed or whole.stopped):
-        shutil.rmtree(experiment.output / "cache", ignore_errors=True)  # encoded corpora that the runs shared
     return whole
 
 
 def _next_work(experiment: Experiment, workers: int) -> Work | None:
     """The runs that are not done, by part and seed, then the longest first. Tuning runs come alone."""
     needed, store = {run.hash: run for run in experiment.plan()}, Store(experiment.output, create=True)
-    done = {run.hash for run in store.runs(status=DONE)}
-    left = [run for run in needed.values() if run.hash not in done]
+    left = [run for run in needed.values() if store.status(run.hash) != DONE]
     if not left:
         return None
     runs = [run for run in left if run.part == "tuning"] or left
@@ -95,10 +139,8 @@ def _next_work(experiment: Experiment, workers: int) -> Work | None:
     estimate = Estimate(experiment.inputs, experiment.protocol, store)
     store.close()
     ordered = sorted(runs, key=lambda run: (PARTS.index(run.part), run.seed, -estimate.seconds(run)))
-    sums = sorted({f"{name} {value}" for run in runs for name, value in run.checksums.items()})
-    cache = experiment.output / "cache" / hashlib.sha256(json.dumps(sums).encode()).hexdigest()[:16]
     threads = max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0
-    return Work(experiment.output, ordered, needed, experiment.inputs, experiment.protocol, cache, threads)
+    return Work(experiment, ordered, needed, threads)
 
 
 def _checksums(runs: Iterable[Run]) -> dict[str, str]:
@@ -123,6 +165,9 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
         machine=provenance.machine(inputs.device),
         version=__version__,
     )
+
+
+# --- estimates
 
 
 class Estimate:
@@ -168,3 +213,150 @@ def _kind(run: Run | StoredRun) -> tuple[object, ...]:
     """Runs of one kind take about as long."""
     extra = run.extra
     return (run.part, run.group, run.method, extra.get("variant"), extra.get("examples"), extra.get("share"))
+
+
+# --- processes
+
+
+def _execute_all(work: Work, workers: int, report: Report, until: float | None) -> Outcome:
+    """Do all runs of the work, in worker processes or here. ``until`` is a time of ``time.monotonic``."""
+    store = Store(work.experiment.output, create=True)
+    store.plan(run.stored() for run in work.runs)
+    for run, status in work.statuses(store).items():
+        if status != DONE:
+            store.update(run, status=PLANNED, error="")  # what failed before, or was killed, is tried again
+    stopped = False
+    if workers:
+        stopped = _watch(work, store, workers, report, until)
+    else:
+        _Worker(work, report).run_all()
+    statuses = work.statuses(store)
+    failed = {run.name: run.error for run in store.runs(status=FAILED) if run.hash in statuses}
+    store.close()
+    return Outcome([*statuses.values()].count(DONE), failed, stopped)
+
+
+def _watch(work: Work, store: Store, workers: int, report: Report, until: float | None) -> bool:
+    """Start worker processes and replace those that die. True if the time limit ended the work."""
+    context = multiprocessing.get_context("spawn")
+
+    def start() -> BaseProcess:
+        process = context.Process(target=_work, args=(work,), daemon=True)
+        process.start()
+        return process
+
+    crew = [start() for _ in range(min(workers, len(work.runs)))]
+    deaths = 0
+    try:
+        while crew and (until is None or time.monotonic() < until):
+            time.sleep(WAIT)
+            work.show(store, report)
+            for process in [process for process in crew if not process.is_alive()]:
+                crew.remove(process)
+                if process.exitcode == 0:
+                    continue  # nothing was left to do
+                deaths += 1
+                if not _record_death(work, store, process.exitcode) and deaths >= DEATHS:
+                    raise ZgulError(f"Worker processes die as they start (exit code {process.exitcode}). Try --jobs 0.")
+                crew.append(start())
+        return bool(crew)
+    finally:
+        for process in crew:
+            process.terminate()  # all at once: one that went on would take the next run
+        for process in crew:
+            process.join(10)
+            process.kill()
+
+
+def _record_death(work: Work, store: Store, code: int | None) -> bool:
+    """Mark the run whose process is gone as failed. False if no run was lost."""
+    name = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+    reason = f"its process died ({name})" + (": out of memory?" if code == -signal.SIGKILL else "")
+    lost = False
+    for run in (run for run, status in work.statuses(store).items() if status == RUNNING):
+        try:
+            with store.lock(run).acquire(timeout=0):
+                store.update(run, status=FAILED, error=reason)
+                lost = True
+        except Timeout:
+            continue  # another process is at it
+    return lost
+
+
+def _work(work: Work) -> None:
+    """A worker process. It ends when nothing is left to do, or with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if work.threads:
+        torch.set_num_threads(work.threads)
+    with suppress(KeyboardInterrupt):  # stopped: the run has left a checkpoint
+        _Worker(work).run_all()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: a parent that was killed stops nobody."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+class _Worker:
+    """Takes runs from the plan until none is left."""
+
+    def __init__(self, work: Work, report: Report = silent) -> None:
+        self.work, self.report = work, report
+        self.store = Store(work.experiment.output, create=True)
+        self.executor = Executor(self.store, work.experiment.inputs, work.experiment.protocol)
+
+    def run_all(self) -> None:
+        while left := [run for run in self.work.runs if self.store.status(run.hash) not in (DONE, FAILED)]:
+            held = self.executor.held and self.executor.held.run
+            left.sort(key=lambda run: run.needs[:1] != [held])  # first those that start from the model in memory
+            if not any(map(self._attempt, left)):
+                self.executor.release()
+                time.sleep(WAIT)  # all that is left runs elsewhere, or waits for it
+            self.work.show(self.store, self.report)
+
+    def _attempt(self, run: Run) -> bool:
+        """Do a run if it can start. False if it cannot."""
+        needs = {need: self.store.status(need) for need in run.needs}
+        if failed := [self.work.needed[need].name for need, status in needs.items() if status == FAILED]:
+            self.store.update(run.hash, status=FAILED, error=f"it needs {failed[0]}, which failed")
+            return True
+        if any(status != DONE for status in needs.values()):
+            return False
+        try:
+            with self.store.lock(run.hash).acquire(timeout=0):
+                if self.store.status(run.hash) in (DONE, FAILED):
+                    return False
+                self._do(run)
+                return True
+        except Timeout:
+            return False  # another process is at it
+
+    def _do(self, run: Run) -> None:
+        self.store.update(run.hash, status=RUNNING, error="", started=time.time())
+        started = time.monotonic()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                facts = self.executor.execute(run, self.work.needed)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            if not isinstance(error, ZgulError):
+                reason += "\n" + "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
+            self.executor.release()
+            self.store.update(run.hash, status=FAILED, error=reason)
+            return
+        self.store.update(run.hash, status=DONE, seconds=round(time.monotonic() - started, 2), facts=facts)
+        self._tidy(run)
+
+    def _tidy(self, run: Run) -> None:
+        """Remove weights that no run of the plan needs any more."""
+        for candidate in (run.hash, *run.needs):
+            dependents = (other.hash for other in self.work.runs if candidate in other.needs)
+            if all(self.store.status(other) == DONE for other in (candidate, *dependents)):
+                for file in self.store.run_folder(candidate).glob("*.safetensors"):
+                    file.unlink(missing_ok=True)

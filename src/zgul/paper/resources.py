@@ -1,15 +1,11 @@
 """What the runs of one process share: encoder, corpora and their pieces, adapters. Each is read once."""
 
 import gc
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import torch
-from filelock import FileLock
 
 from zgul import encoders
 from zgul.adapters.language_adapter import LanguageAdapter
@@ -23,18 +19,15 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.languages import most_related
 from zgul.paper.plan import Inputs
 from zgul.paper.protocol import Protocol
-from zgul.tensors import load_tensors, save_tensors
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import LabelledData, load_labelled, sample, training_languages
 
 
 @dataclass
 class SharedData(LabelledData):
-    """Labelled data that is cut into pieces once for all runs of all processes. The pieces are kept on disk."""
+    """Labelled data that is cut into pieces once for all runs of a process."""
 
-    cache: Path | None = None
-    key: str = ""
-    encoded: dict[str, EncodedCorpus] = field(default_factory=dict)
+    encoded: dict[object, EncodedCorpus] = field(default_factory=dict)
 
     def encode(
         self,
@@ -46,33 +39,17 @@ class SharedData(LabelledData):
         split = "train" if sentences is self.train else "dev" if sentences is self.dev else ""
         if not split or words is not None:
             return super().encode(sentences, pieces, table, words)
-        key = f"{self.key} {split} {sorted(table.rows.items())} {pieces.max_pieces}"
+        key = (split, *sorted(table.rows.items()), pieces.max_pieces)
         if key not in self.encoded:
-            self.encoded[key] = self._kept(key, lambda: LabelledData.encode(self, sentences, pieces, table))
+            self.encoded[key] = super().encode(sentences, pieces, table)
         return replace(self.encoded[key], table=table.values)  # the only part that depends on the method
-
-    def _kept(self, key: str, make: Callable[[], EncodedCorpus]) -> EncodedCorpus:
-        """From the disk, or made and put there. The second process waits for the first."""
-        if self.cache is None:
-            return make()
-        path = self.cache / f"{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            if not path.is_file():
-                corpus = make()
-                tensors = {name: value for name, value in vars(corpus).items() if isinstance(value, torch.Tensor)}
-                tensors["sentence_sizes"] = torch.from_numpy(corpus.sentence_sizes)
-                save_tensors(path, tensors | {"specials": torch.tensor(corpus.specials)})
-        loaded: dict[str, Any] = load_tensors(path)
-        sizes, specials = loaded.pop("sentence_sizes").numpy(), loaded.pop("specials").tolist()
-        return EncodedCorpus(**loaded, sentence_sizes=sizes, specials=tuple(specials))
 
 
 class Resources:
     """Everything that is read from files, once in a process."""
 
-    def __init__(self, inputs: Inputs, protocol: Protocol, cache: Path | None = None) -> None:
-        self.inputs, self.protocol, self.cache = inputs, protocol, cache
+    def __init__(self, inputs: Inputs, protocol: Protocol) -> None:
+        self.inputs, self.protocol = inputs, protocol
         self.data = DataFolder(inputs.data)
         self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
         self._data: dict[str, SharedData] = {}
@@ -111,23 +88,25 @@ class Resources:
             if config.limit:  # a few sentences may lack a rare label
                 known = {*data.labels, *config.unannotated}
                 data.dev = [sentence for sentence in data.dev if known.issuperset(sentence.tags or ())]
-            self._data[key] = SharedData(**vars(data), cache=self.cache, key=key)
+            self._data[key] = SharedData(**vars(data))
         return self._data[key]
 
     def _read(self, task: str, language: str, split: str) -> list[Sentence]:
         return self.sentences(task, language, split, self.protocol.dev_limit if split.endswith("dev") else 0)
 
-    def judge(self, config: TrainingConfig, target: str) -> tuple[str, list[Sentence]]:
-        """The most related source, and the part of its dev set that EM settings are chosen on."""
-        kept = [source for source in config.kept_sources if config.em_by == "source" or source != "en"]
-        source = most_related(target, kept)
-        return source, self.dev_sample(config, source, source_split(config.group, source, "dev"))
+    def em_sample(self, config: TrainingConfig, target: str, *, of_target: bool) -> tuple[str, list[Sentence]]:
+        """The language whose dev set chooses EM settings for a target, and a sample of that dev set.
 
-    def dev_sample(self, config: TrainingConfig, language: str, split: str = "dev") -> list[Sentence]:
-        """At most as many dev sentences as EM settings are chosen on; none where there is no dev set."""
+        It is the target or its most related source. The sample is empty if the language has no dev set.
+        """
+        language, split = target, "dev"
+        if not of_target:
+            kept = [source for source in config.kept_sources if config.em_by == "source" or source != "en"]
+            language = most_related(target, kept)
+            split = source_split(config.group, language, "dev")
         if self.data.labelled_file(config.task, language, split) is None:
-            return []
-        return sample(self.sentences(config.task, language, split), config.em_sentences, config.seed)
+            return language, []
+        return language, sample(self.sentences(config.task, language, split), config.em_sentences, config.seed)
 
     def adapters(self, places: str, languages: Sequence[str], encoder: Encoder) -> list[LanguageAdapter]:
         """The adapters of the sources."""
