@@ -1,7 +1,7 @@
 """One run: train (or go on from a checkpoint), choose EM settings, infer in every way asked for, score.
 
 What is finished is kept at once: trained weights when training ends, each score with its tags when it is known. A run
-that was killed continues where it stood.
+that was killed continues where it stood. `Resources` holds what the runs of one process share.
 """
 
 import copy
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zgul import __version__
-from zgul.adapters.storage import load_adapters, save_adapters
-from zgul.devices import find_device
+from zgul import __version__, encoders
+from zgul.adapters.storage import find_adapters, load_adapters, save_adapters
+from zgul.corpora.data_folder import DataFolder, source_split
+from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device, moved_copy
 from zgul.encoders.batches import PieceEncoder
+from zgul.encoders.encoder import Encoder
+from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
+from zgul.languages import most_related
 from zgul.methods import find_method
 from zgul.paper.plan import READING, Inputs, Run
 from zgul.paper.protocol import Protocol
-from zgul.paper.resources import Resources
 from zgul.paper.store import DONE, Score, Store
 from zgul.tagger import Prediction, Tagger
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
 from zgul.training.adapter_training import AdapterConfig, load_head, split_text, train_adapter
 from zgul.training.config import TrainingConfig
 from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
-from zgul.training.labelled_data import LabelledData
+from zgul.training.labelled_data import LabelledData, load_labelled, sample, training_languages
 from zgul.training.run import new_tagger
 from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
@@ -45,6 +50,68 @@ JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
 MEASURED = ("f1", "accuracy", "precision", "recall", "per_class", "sentences", "words")  # what a score keeps
 Runs = dict[str, Run]  # by hash
 Facts = dict[str, Any]  # what a run records beside its scores
+
+
+class Resources:
+    """Everything that is read from files, once in a process."""
+
+    def __init__(self, inputs: Inputs, protocol: Protocol) -> None:
+        self.inputs, self.protocol = inputs, protocol
+        self.data = DataFolder(inputs.data)
+        self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
+        self._data: dict[str, LabelledData] = {}
+
+    @cached_property
+    def _encoder(self) -> tuple[Encoder, PieceTokenizer]:
+        return encoders.load(self.inputs.encoder)
+
+    def encoder(self) -> tuple[Encoder, PieceTokenizer]:
+        """A copy of the encoder that shares no weights, and the tokenizer."""
+        copy = moved_copy(self._encoder[0], torch.device("cpu"))
+        for parameter in copy.parameters():
+            parameter.data = parameter.data.clone()
+        return copy, self._encoder[1]
+
+    def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
+        """A split, or as many of its sentences as asked for, the same for every run."""
+        key = (task, language, split, limit)
+        if key not in self._sentences:
+            whole = self.data.sentences(task, language, split)
+            self._sentences[key] = sample(whole, limit, 0) if limit else whole
+            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
+        return self._sentences[key]
+
+    def test(self, task: str, language: str) -> list[Sentence]:
+        return self.sentences(task, language, "test", self.protocol.test_limit)
+
+    def labelled(self, config: TrainingConfig) -> LabelledData:
+        """The data that a configuration trains on."""
+        limited = (config.limit, config.seed) if config.limit else ()
+        treated = (config.unannotated, config.label_set_per_corpus, config.noise)
+        key = repr((config.group, config.task, training_languages(config), limited, treated))
+        if key not in self._data:
+            data = self._data[key] = load_labelled(config, self._read)
+            if config.limit:  # a few sentences may lack a rare label
+                known = {*data.labels, *config.unannotated}
+                data.dev = [sentence for sentence in data.dev if known.issuperset(sentence.tags or ())]
+        return self._data[key]
+
+    def _read(self, task: str, language: str, split: str) -> list[Sentence]:
+        return self.sentences(task, language, split, self.protocol.dev_limit if split.endswith("dev") else 0)
+
+    def em_sample(self, config: TrainingConfig, target: str, *, of_target: bool) -> tuple[str, list[Sentence]]:
+        """The language whose dev set chooses EM settings for a target, and a sample of that dev set.
+
+        It is the target or its most related source. The sample is empty if the language has no dev set.
+        """
+        language, split = target, "dev"
+        if not of_target:
+            kept = [source for source in config.kept_sources if config.em_by == "source" or source != "en"]
+            language = most_related(target, kept)
+            split = source_split(config.group, language, "dev")
+        if self.data.labelled_file(config.task, language, split) is None:
+            return language, []
+        return language, sample(self.sentences(config.task, language, split), config.em_sentences, config.seed)
 
 
 @dataclass
@@ -137,7 +204,7 @@ class Executor:
         adapters = None
         if find_method(config.method).needs_bank:
             places = "new" if config.adapters == "new" else self.resources.inputs.adapters
-            adapters = list(self.resources.adapters(places, config.kept_sources, encoder[0]))
+            adapters = find_adapters(places, config.kept_sources, encoder[0], self.resources.inputs.encoder)
             adapters += load_adapters(self._text_folder(run) / ADAPTER) if run.extra.get("adapter") else []
         config = replace(config, device=str(self.device))
         tagger = new_tagger(config, data.labels, encoder=encoder, adapters=adapters)
