@@ -87,7 +87,7 @@ def test_the_best_of_each_column_is_bold(frame):
 
 def test_equals_are_all_bold_and_nothing_is_where_nothing_was_measured():
     rows = {"a": (50.04, None), "b": (49.96, Cell(paper=1.0)), "c": (49.9, None)}
-    done = table("runs", ("", "measured", "not"), rows, best=True).rows.values()
+    done = table("runs", rows, ("", "measured", "not"), best=True).rows.values()
     assert [cells[0].bold for cells in done] == [True, True, False]
     assert not any(cells[1].bold for cells in done)
 

@@ -54,7 +54,7 @@ _NAMED = {  # what tells the runs of a part apart, in their names
 }
 
 Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method -> learning rate, reduction factor
-Changes = dict[str, Any]  # of a configuration
+Values = dict[str, Any]  # by name
 Place = tuple[str, str, str, int]  # part, group, method and seed
 
 
@@ -137,29 +137,22 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
     patterns = [set(pattern.strip("/").split("/")) - {"*"} for item in only for pattern in item.split(",") if pattern]
     if not patterns:
         return runs
-    words = {word for run in runs for word in _words(run)}
-    if unknown := sorted(set().union(*patterns) - words):
-        raise ZgulError(f"--only {unknown[0]}: no run has it. There are: {', '.join(sorted(words))}.")
-    chosen = {run.hash for run in runs if any(pattern <= _words(run) for pattern in patterns)}
-    known = {run.hash: run for run in runs}
-    waiting = list(chosen)
-    while waiting:
-        needed = set(known[waiting.pop()].needs) - chosen
+    words = {run.hash: {run.part, run.group, run.method, run.extra.get("language", run.part)} for run in runs}
+    known = set().union(*words.values())
+    if unknown := sorted(set().union(*patterns) - known):
+        raise ZgulError(f"--only {unknown[0]}: no run has it. There are: {', '.join(sorted(known))}.")
+    chosen = {run for run, own in words.items() if any(pattern <= own for pattern in patterns)}
+    needs = {run.hash: run.needs for run in runs}
+    while needed := {need for run in chosen for need in needs[run]} - chosen:
         chosen |= needed
-        waiting += needed
     return [run for run in runs if run.hash in chosen]
-
-
-def _words(run: Run) -> set[str]:
-    return {run.part, run.group, run.method, run.extra.get("language", run.part)}
 
 
 class _Planner:
     """Expands a protocol into runs."""
 
     def __init__(self, inputs: Inputs, protocol: Protocol, code: str, settings: Settings) -> None:
-        self.inputs, self.protocol, self.settings = inputs, protocol, settings
-        self.data = DataFolder(inputs.data)
+        self.inputs, self.protocol, self.settings, self.data = inputs, protocol, settings, DataFolder(inputs.data)
         self.common = {
             "code": code,
             "encoder": provenance.of_encoder(inputs.encoder),
@@ -173,8 +166,7 @@ class _Planner:
     def runs(self) -> list[Run]:
         runs: list[Run] = []
         for group in self._groups():
-            task, targets = GROUPS[group].task, GROUPS[group].targets
-            languages = [code for code in targets if self._has(code, task, code, "test")]
+            languages = [code for code in GROUPS[group].targets if self._has(code, group, code, "test")]
             trained: dict[tuple[str, int], Run] = {}
             for seed in self.protocol.seeds:
                 for method in TRAINED:
@@ -211,19 +203,14 @@ class _Planner:
         ]
 
     def _tuning_run(self, group: str, method: str, rate: float, reduction: float | None) -> Run:
-        changes: dict[str, Any] = {"lr": rate} | ({"options": {"reduction": reduction}} if reduction else {})
+        changes: Values = {"lr": rate} | ({"options": {"reduction": reduction}} if reduction else {})
         extra = {"rate": rate} | ({"reduction": reduction} if reduction else {})
         return self._trained(("tuning", group, method, min(self.protocol.seeds)), [], [], changes, extra=extra)
 
     # --- zero-shot and variants
 
     def _trained(
-        self,
-        place: Place,
-        languages: list[str],
-        rows: Sequence[Row],
-        changes: dict[str, Any] | None = None,
-        **more: Any,
+        self, place: Place, languages: list[str], rows: Sequence[Row], changes: Values | None = None, **more: Any
     ) -> Run:
         """A run that trains a model. ``changes`` are of the configuration, and ``more`` are fields of the run."""
         _, group, method, seed = place
@@ -233,7 +220,7 @@ class _Planner:
             sums["adapters"] = self.adapters if config["adapters"] != "new" else "new"
         return Run(*place, config, [row.inference() for row in rows], languages, checksums=sums, **more)
 
-    def _config(self, group: str, method: str, seed: int, changes: Changes) -> dict[str, Any]:
+    def _config(self, group: str, method: str, seed: int, changes: Values) -> Values:
         task, default = GROUPS[group].task, self.protocol.rate(method, self.inputs.encoder)
         rate, reduction = self.settings.get((task, method), (default, None))
         values = {name: getattr(self.protocol, name) for name in _COPIED} | {
@@ -251,9 +238,7 @@ class _Planner:
         plain = TrainingConfig.from_dict(values).to_dict()
         return {name: value for name, value in plain.items() if name not in ("data", "device")}
 
-    def _labelled(
-        self, group: str, config: dict[str, Any], languages: list[str], rows: Sequence[Row]
-    ) -> dict[str, str]:
+    def _labelled(self, group: str, config: Values, languages: list[str], rows: Sequence[Row]) -> dict[str, str]:
         """Checksums of the labelled files that a run reads."""
         english_only, task = find_method(config["method"]).english_only, config["task"]
         read = [
@@ -269,18 +254,16 @@ class _Planner:
 
     def _groups(self) -> list[str]:
         """The groups whose sources all have data."""
-        return [
-            name
-            for name in self.protocol.groups
-            if all(
-                self._has(name, GROUPS[name].task, code, source_split(name, code, split))
-                for code in GROUPS[name].sources
-                for split in ("train", "dev")
-            )
-        ]
+        files = {name: product(GROUPS[name].sources, ("train", "dev")) for name in self.protocol.groups}
+        there = {
+            name: all(self._has(name, name, code, source_split(name, code, split)) for code, split in needed)
+            for name, needed in files.items()
+        }
+        return [name for name in there if there[name]]
 
-    def _has(self, left_out: str, task: str, language: str, split: str) -> bool:
+    def _has(self, left_out: str, group: str, language: str, split: str) -> bool:
         """Whether there is this file. A warning says what is left out without it."""
+        task = GROUPS[group].task
         if self.data.labelled_file(task, language, split) is not None:
             return True
         message = f"{left_out} is left out: {self.inputs.data} has no {task}/{language}/{split}"
@@ -311,11 +294,8 @@ class _Planner:
         sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
         extra = {"language": language, "draw": base.seed, "split": split}
         few = replace(base, part="few-shot", config=config, rows=rows, languages=[language], checksums=sums)
-        return [
-            replace(few, needs=[base.hash], extra={**extra, "examples": n})
-            for n in self.protocol.examples
-            if n <= there
-        ]
+        sizes = [size for size in self.protocol.examples if size <= there]
+        return [replace(few, needs=[base.hash], extra={**extra, "examples": size}) for size in sizes]
 
     # --- unlabelled text
 
@@ -329,9 +309,9 @@ class _Planner:
         for seed, row in product(self.protocol.seeds, ROWS):
             if not row.needs or (share < 1.0 and " w/o " in row.title):
                 continue
-            extra: dict[str, Any] = {"language": language, "share": share, "variant": row.title}
+            extra: Values = {"language": language, "share": share, "variant": row.title}
             extra |= {"adapter": TARGET_ADAPTER in row.needs, "encoder": TARGET_ENCODER in row.needs}
-            more: dict[str, Any] = {"extra": extra, "needs": [text.hash]}
+            more: Values = {"extra": extra, "needs": [text.hash]}
             if row.strategy == "tgt":  # its training never sees the target's adapter: the same model
                 base = trained[row.method, seed]
                 more |= {"needs": [base.hash, text.hash], "rows": [row.inference()], "languages": [language]}
@@ -344,15 +324,8 @@ class _Planner:
 
     def _reading(self, group: str, language: str, share: float, texts: Iterable[Path]) -> Run:
         """Masked-LM training on a share of a target's text: an adapter for it, and the whole encoder."""
-        protocol = self.protocol
-        config = {
-            "encoder": _without_folders(self.inputs.encoder),
-            "lines": protocol.text_lines,
-            "steps": protocol.text_steps,
-            "blocks": protocol.text_blocks,
-            "lr": protocol.text_lr,
-            "encoder_lr": protocol.encoder_lr,
-        }
+        config = {name: getattr(self.protocol, f"text_{name}") for name in ("lines", "steps", "blocks", "lr")}
+        config |= {"encoder": _without_folders(self.inputs.encoder), "encoder_lr": self.protocol.encoder_lr}
         sums = {name: self.common[name] for name in ("code", "encoder", "device")}
         sums["head"] = provenance.of_file(Path(self.inputs.head)) if self.inputs.head else ""
         sums |= {f"text/{path.name}": provenance.of_file(path) for path in texts}
@@ -367,8 +340,7 @@ _OF_PART = {"few_": "few-shot", "text_": "unlabelled", "encoder_lr": "unlabelled
 
 def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
     """In what these runs would differ from stored ones of these parts: settings, data, encoder or adapters."""
-    parts, before = set(parts), stored.get("protocol", {})
-    found = []
+    parts, before, found = set(parts), stored.get("protocol", {}), []
     for name, value in protocol.to_dict().items():
         part = next((part for start, part in _OF_PART.items() if name.startswith(start)), None)
         if name not in _MORE and name in before and before[name] != value and part in {None, *parts}:

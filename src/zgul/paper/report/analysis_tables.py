@@ -14,18 +14,26 @@ from zgul.languages import GROUPS, find, similarity
 from zgul.languages.relatedness import Kind
 from zgul.paper import numbers
 from zgul.paper.frame import Frame, average, choose_settings, encoder_of, spread
-from zgul.paper.report.document import Cell, Head, Item, ReportTable, bold_best, cell, group_title, listed, table, text
+from zgul.paper.report.document import (
+    TABLES,
+    Cell,
+    Item,
+    ReportTable,
+    bold_best,
+    cell,
+    group_title,
+    listed,
+    table,
+    text,
+)
 from zgul.paper.rows import COMPARED, TRAINED
 from zgul.paper.store import Score
 
-WEIGHTS = {"lang2vec": "Lang2Vec", "fusion": "Fusion", "emea": "MADX^multi-EMEA"}
+WEIGHTS: dict[str, str] = TABLES["weights"]
 MEASURES: tuple[Kind, ...] = ("average", "genetic", "syntactic")  # of relatedness
 RANDOM_START = "random start"  # the variant whose attention networks start at random
 STRONG, WEAK = 0.5, 0.2  # correlations from which weights follow relatedness, and weakly
-# A row that uses EM -> the same model without.
-EM_PAIRS = {"ZGUL": "ZGUL w/o EM", "ZGUL, EM tied by layer": "ZGUL w/o EM", "MADX^multi-EMEA": "MADX^multi-Uniform"}
 MICRO = "Micro-F1"  # the last row of the tables of classes
-COST_ROWS = {"SFT-M": "sft-m", "CPG": "cpg", "ZGUL": "zgul", "MADX^multi": "madx-multi"}
 
 
 def tuning_table(frame: Frame, task: str) -> ReportTable | None:
@@ -43,7 +51,7 @@ def tuning_table(frame: Frame, task: str) -> ReportTable | None:
     names = {"sft": "SFT Learning Rate", "adapters": "Learning Rate", "reductions": "Reduction Factor"}
     words = {word: listed(map(_rate, numbers.GRID[name])) for word, name in names.items()} | {"task": task.upper()}
     words["groups"] = " and ".join(dict.fromkeys(group_title(group) for tried in tuned for group in tried.groups))
-    return table(f"tuning/{task}", ("Method", *map(_rate, rates)), rows, words)
+    return table(f"tuning/{task}", rows, ("Method", *map(_rate, rates)), words)
 
 
 def _rate(value: float) -> str:
@@ -53,7 +61,7 @@ def _rate(value: float) -> str:
 def em_choices_table(frame: Frame) -> ReportTable | None:
     """How often EM was chosen, and what it gained on the dev sets that chose it and on the targets."""
     rows: dict[str, list[Item]] = {}
-    for row, without in EM_PAIRS.items():
+    for row, without in TABLES["em-choices"].items():
         f1 = {(e.score.row, e.run.hash, e.score.language): e.score.f1 for r in (row, without) for e in frame.entries(r)}
         choices = []  # whether EM was chosen, its gain on dev, its gain on the target
         for run in frame.runs_of("zero-shot"):
@@ -66,9 +74,7 @@ def em_choices_table(frame: Frame) -> ReportTable | None:
             gains = [[choice[place] for choice in used] for place in (1, 2) for used in (chosen, choices)]
             rows[row] = [len(choices), len(chosen), gains[0].count(0)]
             rows[row] += [mean(values) if values else None for values in gains]
-    heads: list[Head] = ["Row", "Choices", "EM chosen (T > 0)", "of them ties"]
-    heads += [(place, when) for place in ("Gain on dev", "Gain on the target") for when in ("when chosen", "overall")]
-    return table("em-choices", heads, rows, digits=2)
+    return table("em-choices", rows, digits=2)
 
 
 def weights(frame: Frame, kind: str, group: str, variant: str = "", facts: str = "weights") -> list[dict[str, Any]]:
@@ -106,8 +112,7 @@ def correlation_table(frame: Frame) -> ReportTable | None:
                 cells.append(cell(group_correlation(frame, kind, group, variant, "weights_untrained"), digits=2))
             if not all(item.is_text for item in cells):
                 rows[", ".join(filter(None, (group_title(group), variant)))] = cells
-    heads = [(title, when) for title in WEIGHTS.values() for when in ("trained", "start")]
-    return table("correlation", ("Group", *heads), rows)
+    return table("correlation", rows)
 
 
 def attention_summary(frame: Frame) -> list[str]:
@@ -139,7 +144,7 @@ def language_weights_table(frame: Frame, group: str, language: str) -> ReportTab
     for measure in MEASURES if rows else ():
         rows[f"{measure} similarity"] = [similarity(language, source, measure) for source in sources]
     heads, words = ("", *(find(source).name for source in sources)), {"language": find(language).name}
-    return table(f"weights/{language}", heads, rows, words, rules=["average similarity"], digits=2)
+    return table(f"weights/{language}", rows, heads, words, rules=["average similarity"], digits=2)
 
 
 def classes_table(frame: Frame, task: str, language: str = "") -> ReportTable | None:
@@ -161,7 +166,7 @@ def classes_table(frame: Frame, task: str, language: str = "") -> ReportTable | 
         rows[name] = [*cells, cell(counts.total(), paper.get("support"))]
     where = find(language).name if language else "averaged over all languages that have the class"
     words = {"task": task.upper(), "where": where}
-    return table(f"classes/{language or task}", ("Class", *by_row, "Support"), rows, words, rules=[MICRO])
+    return table(f"classes/{language or task}", rows, ("Class", *by_row, "Support"), words, rules=[MICRO])
 
 
 def _class_f1(name: str, score: Score) -> float:
@@ -171,7 +176,7 @@ def _class_f1(name: str, score: Score) -> float:
 def cost_table(frame: Frame) -> ReportTable | None:
     """Trainable parameters and seconds of an epoch."""
     groups, rows = frame.groups(), {}
-    for title, method in COST_ROWS.items():
+    for title, method in TABLES["cost"].items():
         if runs := [run for run in frame.runs_of("zero-shot", method=method) if "seconds_per_epoch" in run.facts]:
             millions = mean(run.facts["trainable"] / 1e6 for run in runs)
             rows[title] = [cell(millions, numbers.COST.get(title, "parameters"))]
@@ -180,7 +185,7 @@ def cost_table(frame: Frame) -> ReportTable | None:
                 times = spread(run.facts["seconds_per_epoch"] for run in runs if run.group == group)
                 rows[title].append(cell(times, minutes and 60 * minutes))
     heads = (("Seconds of an epoch", group_title(group)) for group in groups)
-    return table("cost", ("Method", "Parameters, M", *heads), rows)
+    return table("cost", rows, ("Method", "Parameters, M", *heads))
 
 
 def data_groups_table(frame: Frame) -> ReportTable | None:
@@ -191,8 +196,7 @@ def data_groups_table(frame: Frame) -> ReportTable | None:
         sizes = (cell(row[split], row[f"paper_{split}"]) for split in ("train", "dev"))
         tags = " ".join(row["test_tags"])
         rows[group_title(row["group"])] = [row["task"].upper(), listed(row["sources"]) + missing, *sizes, tags]
-    heads = ("Group", "Task", "Sources", "Train sentences", "Dev sentences", "Tags of the test sets")
-    return table("data-groups", heads, rows)
+    return table("data-groups", rows)
 
 
 def data_targets_table(frame: Frame, language: str = "") -> ReportTable | None:
@@ -204,8 +208,7 @@ def data_targets_table(frame: Frame, language: str = "") -> ReportTable | None:
             size, overlap = (cell(row[name], row[f"paper_{name}"]) for name in ("sentences", "overlap"))
             title = f"{find(row['language']).name} ({row['language']})"
             rows[title] = [group_title(row["group"]), row["script"] + printed, size, overlap]
-    heads = ("Language", "Group", "Script", "Test sentences", "Overlap, %")
-    return table(f"data-targets/{language}" if language else "data-targets", heads, rows)
+    return table(f"data-targets/{language}" if language else "data-targets", rows)
 
 
 def example_table(item: dict[str, Any], number: int = 0) -> ReportTable | None:
@@ -219,7 +222,7 @@ def example_table(item: dict[str, Any], number: int = 0) -> ReportTable | None:
         words["words"] = example.words
         words["tags"] = "; ".join(f"{system} {tags}" for system, tags in example.tags.items())
     kind = "paper-example" if "words" in words else "example"
-    return table(f"{kind}/{item['language']}-{number}", ("", *item["words"]), rows, words)
+    return table(f"{kind}/{item['language']}-{number}", rows, ("", *item["words"]), words)
 
 
 def runs_table(frame: Frame) -> ReportTable | None:
@@ -229,4 +232,4 @@ def runs_table(frame: Frame) -> ReportTable | None:
         runs = [run for run in frame.runs if run.part == part]
         sets = ({r.seed for r in runs}, {str(r.facts.get("device", "–")) for r in runs}, {encoder_of(r) for r in runs})
         rows[part] = [len(runs), sum(run.seconds for run in runs) / 3600, *(listed(sorted(values)) for values in sets)]
-    return table("runs", ("Part", "Runs", "Hours, summed", "Seeds", "Device", "Encoder"), rows, digits=2)
+    return table("runs", rows, digits=2)

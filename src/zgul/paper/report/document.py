@@ -1,9 +1,10 @@
 """What a report is made of, whatever format it is written in: pages of prose, tables and figures.
 
-Captions, rules and departures stand in ``texts.txt``, apart from the code.
+Captions, rules and departures stand in ``texts.txt``, columns and compared rows in ``tables.toml``.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,6 +15,7 @@ from zgul.evaluation import MeanStd
 
 _FILE = Path(__file__).with_name("texts.txt").read_text(encoding="utf-8")
 _TEXTS: dict[str, str] = dict(re.findall(r"^\[(.+)\]\n(.+)$", _FILE, flags=re.M))
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
 _LAST = ("Avg", "Support", "Paper")  # columns that a line sets apart
 
 
@@ -123,8 +125,8 @@ def cell(item: Item, paper: float | None = None, digits: int = 1) -> Cell:
 
 def table(
     name: str,
-    heads: Iterable[Head],
     rows: Mapping[str, Iterable[Item]],
+    heads: Iterable[Head] | None = None,
     words: Mapping[str, object] | None = None,
     *,
     rules: Iterable[str] = (),
@@ -133,7 +135,8 @@ def table(
 ) -> ReportTable | None:
     """A table, or nothing if it has no rows. The name is that of its caption, and after a slash of its file.
 
-    The first heading stands above the titles of the rows. ``best`` sets the highest number of each column in bold.
+    The first heading stands above the titles of the rows; without ``heads`` they are those of ``tables.toml``.
+    ``best`` sets the highest number of each column in bold.
     """
     cells = {title: [cell(item, digits=digits) for item in items] for title, items in rows.items()}
     if not cells:
@@ -141,9 +144,11 @@ def table(
     if best:
         columns = [bold_best(column) for column in zip(*cells.values(), strict=True)]
         cells = {title: list(row) for title, row in zip(cells, zip(*columns, strict=True), strict=True)}
-    corner, *titles = [("", head) if isinstance(head, str) else head for head in heads]
-    caption = text(name.split("/")[0], **(words or {}))
-    return ReportTable(name.replace("/", "-"), caption, corner[1], titles, cells, {*rules} - {next(iter(cells))})
+    kind = name.split("/")[0]
+    given = TABLES["heads"][kind] if heads is None else heads
+    corner, *titles = [("", head) if isinstance(head, str) else (head[0], head[1]) for head in given]
+    rules = {*rules} - {next(iter(cells))}
+    return ReportTable(name.replace("/", "-"), text(kind, **(words or {})), corner[1], titles, cells, rules)
 
 
 def bold_best(cells: Iterable[Cell]) -> list[Cell]:

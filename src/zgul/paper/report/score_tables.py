@@ -14,24 +14,12 @@ from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper import numbers
 from zgul.paper.frame import Entry, Frame, average, averages, spread
 from zgul.paper.numbers import AVERAGE, PaperTable
-from zgul.paper.report.document import Cell, Head, Item, ReportTable, cell, group_title, listed, table
+from zgul.paper.report.document import TABLES, Cell, Head, Item, ReportTable, cell, group_title, listed, table
 from zgul.paper.rows import ABLATIONS, BASELINES, MULTI_SOURCE, ROWS, TARGET_TEXT, ZERO_SHOT, ZGUL
 
 HOLDS = "holds"
-FIRST = "ZGUL is first"
-# Claim -> the row that ZGUL is compared with; "" is the closest baseline.
-CLAIMS = {FIRST: "", "EM helps": "ZGUL w/o EM", "Lang2Vec helps": "ZGUL w/o L", "Fusion helps": "ZGUL w/o F"}
-TIED, ON_DEV = "ZGUL, EM tied by layer", "ZGUL, EM on target dev"
-RELEASE, CONTROL = "ZGUL, EM from probabilities", "ZGUL, EM T=1 lr=0 from probabilities"
-EM_ROWS = ("ZGUL w/o EM", ZGUL, TIED, CONTROL, RELEASE, ON_DEV, "MADX^multi-EMEA", "MADX^multi-EMEA, EM on target dev")
-EM_GAINS = {
-    "token-wise EM": (ZGUL, "ZGUL w/o EM"),
-    "tied by layer": (TIED, "ZGUL w/o EM"),
-    "release's EM": (RELEASE, "ZGUL w/o EM"),
-    "of it: flattening": (CONTROL, "ZGUL w/o EM"),
-    "of it: entropy": (RELEASE, CONTROL),
-    "tuned on target dev − tuned on a source": (ON_DEV, ZGUL),
-}
+FIRST = "ZGUL is first"  # the first of the claims in tables.toml
+TIED = "ZGUL, EM tied by layer"
 Rows = Iterable[tuple[str, Sequence[Entry], dict[str, float]]]  # title, scores and the paper's numbers
 Points = dict[float, MeanStd | None]  # examples -> F1
 
@@ -71,7 +59,7 @@ def f1_table(name: str, blocks: Mapping[str, Sequence[str]], rows: Rows, **more:
         own = {column: average(entries, codes) for column, codes in columns.items()}
         if any(own.values()):
             cells[title] = [replace(cell(own[key], paper.get(key)), paper_std=stds.get(key)) for key in columns]
-    return table(name, heads, cells, best=True, **more)
+    return table(name, cells, heads, best=True, **more)
 
 
 def task_table(name: str, frame: Frame, task: str, rows: Rows, **more: Any) -> ReportTable | None:
@@ -94,7 +82,7 @@ def zero_shot_table(frame: Frame, task: str) -> ReportTable | None:
 
 def em_table(frame: Frame, task: str) -> ReportTable | None:
     """What EM does in each of its forms."""
-    rows = ((row, frame.entries(row), paper_row(row)) for row in EM_ROWS)
+    rows = ((row, frame.entries(row), paper_row(row)) for row in TABLES["em-rows"])
     return task_table("em", frame, task, rows, rules=["MADX^multi-EMEA"])
 
 
@@ -115,9 +103,10 @@ def em_tied_table(frame: Frame) -> ReportTable | None:
 
 def em_gains_table(frame: Frame) -> ReportTable | None:
     """How much of EM's gain is entropy and how much is flattening."""
-    gains = {group: [row_difference(frame, group, *pair) for pair in EM_GAINS.values()] for group in frame.groups()}
+    pairs = TABLES["em-gains"]
+    gains = {group: [row_difference(frame, group, *pair) for pair in pairs.values()] for group in frame.groups()}
     rows = {group_title(group): row for group, row in gains.items() if any(row[1:])}
-    return table("em-gains", ("Group", *EM_GAINS), rows)
+    return table("em-gains", rows, ("Group", *pairs))
 
 
 def row_difference(frame: Frame, group: str, row: str, other: str) -> MeanStd | None:
@@ -171,7 +160,7 @@ def few_shot_table(frame: Frame, group: str) -> ReportTable | None:
     heads = ("Examples", *(str(size) for size in next(iter(scores.values()), ())))
     words = {"group": group_title(group), "languages": listed(map(str.capitalize, languages))}
     rows = {row: points.values() for row, points in scores.items()}
-    return table(f"few-shot/{group}", heads, rows, words, best=True)
+    return table(f"few-shot/{group}", rows, heads, words, best=True)
 
 
 def language_rows_table(frame: Frame, group: str, language: str) -> ReportTable | None:
@@ -186,8 +175,7 @@ def language_rows_table(frame: Frame, group: str, language: str) -> ReportTable 
             found = [entry.score.em for entry in entries if entry.score.em]
             settings = sorted({f"T = {em['steps']}, lr = {em['lr']:g}" for em in found})
             rows[row] = [part, f1, *others, "; ".join(settings)]
-    heads = ("Method", "Part", "F1", "Precision", "Recall", "Accuracy", "EM settings")
-    return table(f"rows/{language}", heads, rows, {"language": find(language).name}, rules=TARGET_TEXT[:1])
+    return table(f"rows/{language}", rows, words={"language": find(language).name}, rules=TARGET_TEXT[:1])
 
 
 # --- claims
@@ -204,10 +192,7 @@ class Claim:
     other: float
     differences: list[float]  # of the averages, seed by seed
     tests: list[McNemar]  # on the group's words, seed by seed; ZGUL is the first system
-
-    @property
-    def title(self) -> str:
-        return f"{self.statement}, {group_title(self.group)}"
+    paper: str  # the paper's difference
 
     @property
     def p(self) -> float:
@@ -221,34 +206,31 @@ class Claim:
             return HOLDS
         return "not beyond chance" if self.own > self.other else "does not hold"
 
-    @property
-    def paper(self) -> str:
-        """The paper's difference."""
-        if self.statement != FIRST:
-            return signed(numbers.average(self.group, ZGUL) - numbers.average(self.group, self.row))
-        nearest, gain = numbers.lead(self.group)
-        return f"{signed(gain)}{'*' if self.group in numbers.SIGNIFICANT else ''} over {nearest}"
-
 
 def find_claim(frame: Frame, group: str, statement: str = FIRST) -> Claim | None:
     """ZGUL against another row, over the seeds that both have."""
     by_row = {row: averages(frame.entries(row, group), frame.languages(group)) for row in ZERO_SHOT}
     baselines = {row: mean(by_row[row].values()) for row in BASELINES if by_row[row]}
-    row = CLAIMS[statement] or max(baselines, key=lambda row: baselines[row], default="")
+    row = TABLES["claims"][statement] or max(baselines, key=lambda row: baselines[row], default="")
     pairs = [(own, by_row[row][seed]) for seed, own in by_row[ZGUL].items() if seed in by_row.get(row, {})]
     if not pairs:
         return None
     place = {"part": "zero-shot", "group": group, "row": row}
     counts = [count for count in frame.analyses.get("mcnemar") or [] if place.items() <= count.items()]
     tests = [mcnemar_counts(count["only_zgul"], count["only_row"]) for count in counts]
+    if statement == FIRST:
+        nearest, gain = numbers.lead(group)
+        paper = f"{signed(gain)}{'*' if group in numbers.SIGNIFICANT else ''} over {nearest}"
+    else:
+        paper = signed(numbers.average(group, ZGUL) - numbers.average(group, row))
     own, other = map(mean, zip(*pairs, strict=True))
-    return Claim(statement, group, row, own, other, [first - second for first, second in pairs], tests)
+    return Claim(statement, group, row, own, other, [first - second for first, second in pairs], tests, paper)
 
 
 def find_claims(frame: Frame) -> dict[str, Claim]:
     """Every claim that the results can answer, by title."""
-    claims = (find_claim(frame, group, statement) for statement in CLAIMS for group in frame.groups())
-    return {claim.title: claim for claim in claims if claim}
+    claims = (find_claim(frame, group, claim) for claim in TABLES["claims"] for group in frame.groups())
+    return {f"{claim.statement}, {group_title(claim.group)}": claim for claim in claims if claim}
 
 
 def verdict_table(frame: Frame) -> ReportTable | None:
@@ -261,10 +243,8 @@ def verdict_table(frame: Frame) -> ReportTable | None:
         cells.append(f"{signed(min(claim.differences))} to {signed(max(claim.differences))}")
         cells += [round(mean(counts)) if counts else None for counts in words]
         rows[title] = [*cells, "< 0.0001" if claim.p < 0.0001 else f"{claim.p:.2g}", claim.paper]
-    heads = ("Claim", "Verdict", "ZGUL", "Against", "Difference", "By seed")
-    counts = (("Words right", "only ZGUL"), ("Words right", "only other"))
     rules = [title for title, claim in claims.items() if claim.group == frame.groups()[0]]
-    return table("verdicts", (*heads, *counts, "p", "Paper"), rows, rules=rules)
+    return table("verdicts", rows, rules=rules)
 
 
 def summary(frame: Frame) -> list[str]:
@@ -302,7 +282,7 @@ def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
     settings = {name: [listed(protocol[name]) for protocol in protocols] for name in shared}
     settings["tuning runs"] = [str(len(frame.runs_of("tuning"))) for frame in frames.values()]
     return [
-        table("earlier-verdicts", ("Claim", *frames), verdicts),
-        table("earlier-averages", ("Method", *columns), {row: own for row, own in averages.items() if any(own)}),
-        table("earlier-settings", ("Setting", *frames), {name: s for name, s in settings.items() if len({*s}) > 1}),
+        table("earlier-verdicts", verdicts, ("Claim", *frames)),
+        table("earlier-averages", {row: own for row, own in averages.items() if any(own)}, ("Method", *columns)),
+        table("earlier-settings", {name: s for name, s in settings.items() if len({*s}) > 1}, ("Setting", *frames)),
     ]
