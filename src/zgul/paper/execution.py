@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +60,15 @@ class Resources:
         self.data = DataFolder(inputs.data)
         self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
         self._data: dict[str, LabelledData] = {}
-
-    @cached_property
-    def _encoder(self) -> tuple[Encoder, PieceTokenizer]:
-        return encoders.load(self.inputs.encoder)
+        self._load_encoder = cache(lambda: encoders.load(inputs.encoder))
 
     def encoder(self) -> tuple[Encoder, PieceTokenizer]:
         """A copy of the encoder that shares no weights, and the tokenizer."""
-        copy = moved_copy(self._encoder[0], torch.device("cpu"))
+        loaded, tokenizer = self._load_encoder()
+        copy = moved_copy(loaded, torch.device("cpu"))
         for parameter in copy.parameters():
             parameter.data = parameter.data.clone()
-        return copy, self._encoder[1]
+        return copy, tokenizer
 
     def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
         """A split, or as many of its sentences as asked for, the same for every run."""
@@ -152,8 +150,10 @@ class Executor:
             facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device)
         elif run.part == "few-shot":
             facts = self._few_shot(run, needed[run.needs[0]])
-        elif run.extra.get("variant") == "MADX^multi-Tgt":
-            facts = self._with_target_adapter(run)
+        elif run.extra.get("variant") == "MADX^multi-Tgt":  # the zero-shot model with the target's own adapter
+            base = next(needed[need] for need in run.needs if needed[need].method != READING)
+            weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
+            facts = self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
         elif not run.rows:  # a tuning run: its dev F1 is all that is asked
             self.release()
             facts = self._train(self._untrained(run), run.training(), folder=self.store.run_folder(run.hash))
@@ -261,12 +261,6 @@ class Executor:
         facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
 
-    def _with_target_adapter(self, run: Run) -> Facts:
-        """MADX^multi-Tgt: the zero-shot model, reading a target with that target's own adapter."""
-        base = next(self._needed[need] for need in run.needs if self._needed[need].method != READING)
-        weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
-        return self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
-
     # --- inference
 
     def _score(self, run: Run, tagger: Tagger, facts: Facts, known: Facts | None = None) -> Facts:
@@ -327,9 +321,12 @@ class Executor:
         left_out = config.em_by == "loso" and not of_target
         key = (row["strategy"], row["start"], source)
         if key not in self._tables:
-            judging = self._without(run, source) if left_out else tagger
+            if left_out:  # the run's model without that source, which is then as unseen as a target
+                without = replace(config, leave_out=(source,))
+                tagger = self._untrained(run, without)
+                self._train(tagger, without)
             grid = Grid(self.protocol.em_steps, self.protocol.em_rates)
-            self._tables[key] = em_table(judging, dev, grid, strategy=row["strategy"], start=row["start"])
+            self._tables[key] = em_table(replace(tagger), dev, grid, strategy=row["strategy"], start=row["start"])
         table = self._tables[key]
         best = best_setting([table])
         return asdict(best) | {
@@ -338,13 +335,6 @@ class Executor:
             "f1": round(table.f1[best.steps, best.lr], 3),
             "f1_without_em": round(table.without, 3),
         }
-
-    def _without(self, run: Run, source: str) -> Tagger:
-        """The run's model trained without one source, which is then as unseen as a target."""
-        config = replace(run.training(), leave_out=(source,))
-        tagger = self._untrained(run, config)
-        self._train(tagger, config)
-        return replace(tagger)
 
 
 def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequence[Prediction], *notes: str) -> None:

@@ -75,10 +75,9 @@ class Experiment:
         parts = {run.part for run in done}
         if done and (found := plan.differences(self.protocol, _checksums(chosen), meta, parts)):
             # a mean over results of two protocols would say nothing
-            raise ZgulError(
-                f"{self.output} holds {len(done)} finished runs of another protocol ({'; '.join(found[:4])}"
-                f"{'; …' if len(found) > 4 else ''}). Give the same options as for them, or another --output."
-            )
+            changes = "; ".join([*found[:4], *(["…"] if len(found) > 4 else [])])
+            other = f"{self.output} holds {len(done)} finished runs of another protocol ({changes})."
+            raise ZgulError(f"{other} Give the same options as for them, or another --output.")
         return chosen
 
 
@@ -167,9 +166,6 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
     )
 
 
-# --- estimates
-
-
 class Estimate:
     """How many seconds runs take: by runs of the same kind that were measured before, else roughly."""
 
@@ -196,8 +192,7 @@ class Estimate:
         sources = training_languages(config)
         trained = sum(self._sentences(run, code, source_split(run.group, code, "train")) for code in sources)
         trained = min(trained, self.protocol.limit * len(sources)) if self.protocol.limit else trained
-        if run.part == "few-shot":
-            trained = int(run.extra["examples"])
+        trained = int(run.extra.get("examples", trained))
         tests = sum(self._sentences(run, code, "test") for code in run.languages)
         em = 1 + 3 * max(self.protocol.em_steps, default=0)  # a step of EM is a forward and a backward pass
         passes = sum(tests * (em if row["em"] else 1) for row in run.rows)
@@ -215,9 +210,6 @@ def _kind(run: Run | StoredRun) -> tuple[object, ...]:
     return (run.part, run.group, run.method, extra.get("variant"), extra.get("examples"), extra.get("share"))
 
 
-# --- processes
-
-
 def _execute_all(work: Work, workers: int, report: Report, until: float | None) -> Outcome:
     """Do all runs of the work, in worker processes or here. ``until`` is a time of ``time.monotonic``."""
     store = Store(work.experiment.output, create=True)
@@ -225,11 +217,9 @@ def _execute_all(work: Work, workers: int, report: Report, until: float | None) 
     for run, status in work.statuses(store).items():
         if status != DONE:
             store.update(run, status=PLANNED, error="")  # what failed before, or was killed, is tried again
-    stopped = False
-    if workers:
-        stopped = _watch(work, store, workers, report, until)
-    else:
+    if not workers:
         _Worker(work, report).run_all()
+    stopped = bool(workers) and _watch(work, store, workers, report, until)
     statuses = work.statuses(store)
     failed = {run.name: run.error for run in store.runs(status=FAILED) if run.hash in statuses}
     store.close()
@@ -274,12 +264,9 @@ def _record_death(work: Work, store: Store, code: int | None) -> bool:
     reason = f"its process died ({name})" + (": out of memory?" if code == -signal.SIGKILL else "")
     lost = False
     for run in (run for run, status in work.statuses(store).items() if status == RUNNING):
-        try:
-            with store.lock(run).acquire(timeout=0):
-                store.update(run, status=FAILED, error=reason)
-                lost = True
-        except Timeout:
-            continue  # another process is at it
+        with suppress(Timeout), store.lock(run).acquire(timeout=0):  # another process may be at it
+            store.update(run, status=FAILED, error=reason)
+            lost = True
     return lost
 
 
@@ -296,10 +283,9 @@ def _work(work: Work) -> None:
 
 def _end_with_parent() -> None:
     """End this process when its parent is gone: a parent that was killed stops nobody."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 class _Worker:
@@ -327,14 +313,11 @@ class _Worker:
             return True
         if any(status != DONE for status in needs.values()):
             return False
-        try:
-            with self.store.lock(run.hash).acquire(timeout=0):
-                if self.store.status(run.hash) in (DONE, FAILED):
-                    return False
+        with suppress(Timeout), self.store.lock(run.hash).acquire(timeout=0):  # another process may be at it
+            if self.store.status(run.hash) not in (DONE, FAILED):
                 self._do(run)
                 return True
-        except Timeout:
-            return False  # another process is at it
+        return False
 
     def _do(self, run: Run) -> None:
         self.store.update(run.hash, status=RUNNING, error="", started=time.time())

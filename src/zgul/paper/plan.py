@@ -12,6 +12,7 @@ encoder, the adapters and the code, and the runs it starts from. Parts:
 
 import hashlib
 import json
+import tomllib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,22 +37,11 @@ from zgul.training.config import ADAPTERS, TrainingConfig
 PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
 READING = "text"  # the "method" of a run that reads unlabelled text
 REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
-VARIANTS: dict[str, dict[str, Any]] = {  # changes of the configuration of ZGUL
-    "random start": {"options": {"l_start": "random"}},
-    "untrained adapters": {"adapters": "new"},
-    "dropout on fusion's scores": {"options": {"fusion_dropout": 0.1}},
-}
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+VARIANTS: dict[str, dict[str, Any]] = _FILE["variants"]  # changes of the configuration of ZGUL
 FEW_SPLITS = ("few", "train", "dev")  # where a target's examples come from, never its test file
 
 _COPIED = ("epochs", "batch_size", "accumulate", "limit", "em_by", "em_sentences", "precision")  # from the protocol
-_NAMED = {  # what tells the runs of a part apart, in their names
-    "language": "{}",
-    "examples": "{} examples",
-    "share": "{:g}% of the text",
-    "rate": "rate {:g}",
-    "reduction": "reduction {:g}",
-    "variant": "{}",
-}
 
 Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method -> learning rate, reduction factor
 Values = dict[str, Any]  # by name
@@ -98,7 +88,7 @@ class Run:
     def name(self) -> str:
         """For people: "few-shot germanic zgul seed 0, fo, 10 examples"."""
         extra = self.extra | ({"share": 100 * self.extra["share"]} if "share" in self.extra else {})
-        parts = [form.format(extra[key]) for key, form in _NAMED.items() if extra.get(key) is not None]
+        parts = [form.format(extra[key]) for key, form in _FILE["names"].items() if extra.get(key) is not None]
         return ", ".join([f"{self.part} {self.group} {self.method} seed {self.seed}", *parts])
 
     def training(self) -> TrainingConfig:
@@ -182,8 +172,6 @@ class _Planner:
                 runs += self._unlabelled(group, language, share, trained)
         return list({run.hash: run for run in runs}.values())
 
-    # --- tuning
-
     def tuning(self, done: Iterable[StoredRun]) -> list[Run]:
         there = self._groups()
         groups = [group for pair in TUNING_GROUPS for group in [g for g in pair if g in there][:1]]
@@ -206,8 +194,6 @@ class _Planner:
         changes: Values = {"lr": rate} | ({"options": {"reduction": reduction}} if reduction else {})
         extra = {"rate": rate} | ({"reduction": reduction} if reduction else {})
         return self._trained(("tuning", group, method, min(self.protocol.seeds)), [], [], changes, extra=extra)
-
-    # --- zero-shot and variants
 
     def _trained(
         self, place: Place, languages: list[str], rows: Sequence[Row], changes: Values | None = None, **more: Any
@@ -240,13 +226,10 @@ class _Planner:
 
     def _labelled(self, group: str, config: Values, languages: list[str], rows: Sequence[Row]) -> dict[str, str]:
         """Checksums of the labelled files that a run reads."""
-        english_only, task = find_method(config["method"]).english_only, config["task"]
-        read = [
-            (source, source_split(group, source, split))
-            for source in config["sources"]
-            for split in ("train", "dev")
-            if source == "en" or not english_only or split == "dev"
-        ]
+        task = config["task"]
+        trained = ["en"] if find_method(config["method"]).english_only else config["sources"]
+        read = [(source, source_split(group, source, "train")) for source in trained]
+        read += [(source, source_split(group, source, "dev")) for source in config["sources"]]
         read += [(language, "test") for language in languages]
         read += [(language, "dev") for language in languages if any(row.em == "target" for row in rows)]
         files = {f"{task}/{code}/{split}": self.data.labelled_file(task, code, split) for code, split in read}
@@ -269,8 +252,6 @@ class _Planner:
         message = f"{left_out} is left out: {self.inputs.data} has no {task}/{language}/{split}"
         warnings.warn(message, ZgulWarning, stacklevel=2)
         return False
-
-    # --- few-shot
 
     def _few_shot(self, base: Run, language: str) -> list[Run]:
         """A model that is trained on with examples of a target. Draw d starts from the model of seed d."""
@@ -296,8 +277,6 @@ class _Planner:
         few = replace(base, part="few-shot", config=config, rows=rows, languages=[language], checksums=sums)
         sizes = [size for size in self.protocol.examples if size <= there]
         return [replace(few, needs=[base.hash], extra={**extra, "examples": size}) for size in sizes]
-
-    # --- unlabelled text
 
     def _unlabelled(self, group: str, language: str, share: float, trained: dict[tuple[str, int], Run]) -> list[Run]:
         wanted = [find(code).code for code in self.protocol.text_languages]
