@@ -38,7 +38,7 @@ from zgul.tensors import load_tensors, load_with_metadata, save_tensors
 from zgul.training.adapter_training import AdapterConfig, load_head, split_text, train_adapter
 from zgul.training.config import TrainingConfig
 from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
-from zgul.training.labelled_data import LabelledData, load_labelled, sample, training_languages
+from zgul.training.labelled_data import LabelledData, load_labelled, sample
 from zgul.training.run import new_tagger
 from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
@@ -59,7 +59,6 @@ class Resources:
         self.inputs, self.protocol = inputs, protocol
         self.data = DataFolder(inputs.data)
         self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
-        self._data: dict[str, LabelledData] = {}
         self._load_encoder = cache(lambda: encoders.load(inputs.encoder))
 
     def encoder(self) -> tuple[Encoder, PieceTokenizer]:
@@ -84,15 +83,11 @@ class Resources:
 
     def labelled(self, config: TrainingConfig) -> LabelledData:
         """The data that a configuration trains on."""
-        limited = (config.limit, config.seed) if config.limit else ()
-        treated = (config.unannotated, config.label_set_per_corpus, config.noise)
-        key = repr((config.group, config.task, training_languages(config), limited, treated))
-        if key not in self._data:
-            data = self._data[key] = load_labelled(config, self._read)
-            if config.limit:  # a few sentences may lack a rare label
-                known = {*data.labels, *config.unannotated}
-                data.dev = [sentence for sentence in data.dev if known.issuperset(sentence.tags or ())]
-        return self._data[key]
+        data = load_labelled(config, self._read)
+        if config.limit:  # a few sentences may lack a rare label
+            known = {*data.labels, *config.unannotated}
+            data.dev = [sentence for sentence in data.dev if known.issuperset(sentence.tags or ())]
+        return data
 
     def _read(self, task: str, language: str, split: str) -> list[Sentence]:
         return self.sentences(task, language, split, self.protocol.dev_limit if split.endswith("dev") else 0)

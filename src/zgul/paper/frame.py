@@ -30,21 +30,21 @@ class Frame:
 
     def __init__(self, store: Store, analyses: dict[str, Any] | None = None) -> None:
         self.store, self.analyses = store, analyses or store.analyses or {}
-        newest: dict[tuple[Any, ...], StoredRun] = {}
-        for run in sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash)):
-            if run.part in PARTS:
-                extra = str(sorted(run.extra.items()))
-                newest[run.part, run.group, run.method, run.seed, encoder_of(run), extra] = run
+        done = sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash))
+        newest = {
+            (run.part, run.group, run.method, run.seed, encoder_of(run), str(sorted(run.extra.items()))): run
+            for run in done
+            if run.part in PARTS
+        }
         self.runs = list(newest.values())
         by_hash = {run.hash: run for run in self.runs}
         self._index: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         counts: Counter[str] = Counter()
-        for score in store.scores():
-            if score.run in by_hash:
-                run = by_hash[score.run]
-                keys = run.extra | {"language": score.language, "encoder": encoder_of(run)}
-                self._index[run.part, run.group, score.row].append(Entry(run, score, keys))
-                counts[keys["encoder"]] += 1
+        for score in (score for score in store.scores() if score.run in by_hash):
+            run = by_hash[score.run]
+            keys = run.extra | {"language": score.language, "encoder": encoder_of(run)}
+            self._index[run.part, run.group, score.row].append(Entry(run, score, keys))
+            counts[keys["encoder"]] += 1
         self.encoders = [name for name, _ in counts.most_common()]
         self.encoder = self.encoders[0] if self.encoders else ""  # the one that the report is about
 

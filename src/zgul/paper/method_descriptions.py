@@ -26,20 +26,11 @@ class MethodDescription:
 
 def describe_methods() -> list[MethodDescription]:
     """Describe every method. The numbers are counted on the methods' own modules."""
-    return [
-        MethodDescription(
-            method.name,
-            method.title,
-            "English" if method.english_only else "all sources",
-            tuple(counted.trained),
-            tuple(counted.frozen),
-            method.strategies,
-            tuple(rows_of(method.name)),
-            counted.trainable,
-            COST.get(method.title, "parameters"),
-            {group: count_parameters(method, options).trainable for group, (options, _) in RELEASE_FORMS.items()}
-            if method.name == "zgul"
-            else {},
-        )
-        for method, counted in ((method, count_parameters(method)) for method in METHODS.values())
-    ]
+    described = []
+    for name, method in METHODS.items():
+        sizes, forms = count_parameters(method), RELEASE_FORMS if name == "zgul" else {}
+        parts = (tuple(sizes.trained), tuple(sizes.frozen), method.strategies, tuple(rows_of(name)), sizes.trainable)
+        released = {group: count_parameters(method, options).trainable for group, (options, _) in forms.items()}
+        languages, printed = "English" if method.english_only else "all sources", COST.get(method.title, "parameters")
+        described.append(MethodDescription(name, method.title, languages, *parts, printed, released))
+    return described

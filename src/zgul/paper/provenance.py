@@ -5,7 +5,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -95,12 +95,9 @@ def machine(device: str) -> str:
 
 def commit() -> str:
     """The commit of the source tree, marked where files were changed since; "" outside a checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-
+    run = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
     try:
-        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", ".") else "")
+        changed = run(["git", "status", "--porcelain", "--", "."]).stdout.strip()
+        return str(run(["git", "rev-parse", "HEAD"]).stdout.strip()) + (" with changes" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -81,9 +81,10 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")  # safe if the process is killed, not if the power fails
             if create:
+                with self.lock("create"):  # SQLite does not wait where two processes choose the journal at once
+                    self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")  # readers see all tables or none
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
@@ -107,9 +108,9 @@ class Store:
     def _all(self, query: str, *values: str | None) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(query, values).fetchall()
-        except sqlite3.OperationalError:
-            raise  # locked, for example: the file itself is intact
         except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # locked, for example: the file itself is intact
             damage = f"{self.folder / FILE} is damaged ({error})"
             raise ZgulError(f"{damage}; restore it from a copy, or start in another folder") from error
 
