@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from tiny_group import MADE, write_group
-from zgul.paper.plan import Inputs
-from zgul.paper.protocol import Protocol
+from zgul.paper.plan import Inputs, Protocol
 
 SMALL = Protocol(
     seeds=(0,),

@@ -25,8 +25,7 @@ from zgul.evaluation import scores
 from zgul.paper import execution
 from zgul.paper.execution import WEIGHTS, Executor, Resources
 from zgul.paper.experiments import Experiment, Outcome, run_paper
-from zgul.paper.plan import READING, Inputs, paper_plan, select_runs
-from zgul.paper.protocol import Protocol
+from zgul.paper.plan import READING, Inputs, Protocol, paper_plan, select_runs
 from zgul.paper.store import DONE, FAILED, RUNNING, Store
 from zgul.progress import Status
 from zgul.training.adapter_training import save_head

@@ -12,8 +12,17 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS
 from zgul.paper import provenance
 from zgul.paper.experiments import Estimate
-from zgul.paper.plan import READING, VARIANTS, Inputs, paper_plan, select_runs, tuned_settings, tuning_plan
-from zgul.paper.protocol import Protocol, is_embedded
+from zgul.paper.plan import (
+    READING,
+    VARIANTS,
+    Inputs,
+    Protocol,
+    is_embedded,
+    paper_plan,
+    select_runs,
+    tuned_settings,
+    tuning_plan,
+)
 from zgul.paper.rows import ROWS, TRAINED
 from zgul.paper.store import DONE, Store, StoredRun
 

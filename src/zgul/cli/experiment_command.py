@@ -16,8 +16,7 @@ from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper.experiments import Estimate, Experiment, run_paper
 from zgul.paper.export import export_results
-from zgul.paper.plan import PARTS, Inputs, Run
-from zgul.paper.protocol import Protocol, chosen_protocol
+from zgul.paper.plan import PARTS, Inputs, Protocol, Run, chosen_protocol
 from zgul.paper.store import DONE
 
 app = new_app("Run the paper's experiments.")

@@ -30,8 +30,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.languages import most_related
 from zgul.methods import find_method
-from zgul.paper.plan import READING, Inputs, Run
-from zgul.paper.protocol import Protocol
+from zgul.paper.plan import READING, Inputs, Protocol, Run
 from zgul.paper.store import DONE, Score, Store
 from zgul.tagger import Prediction, Tagger
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
@@ -165,8 +164,6 @@ class Executor:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    # --- models
-
     def _trained(self, run: Run) -> HeldModel:
         """The run's trained model: as it is held, from its file, or trained now."""
         if self.held is not None and self.held.run == run.hash:
@@ -229,17 +226,13 @@ class Executor:
         seconds, progress = time.monotonic() - started, trainer.progress
         del trainer
         gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
-        return {
-            "trainable": sum(value.numel() for value in tagger.model.parameters() if value.requires_grad),
-            "sentences": len(data.train),
-            "labels": list(tagger.labels),
-            "steps": progress.step,
-            "epochs": progress.epoch,
-            "train_seconds": round(seconds, 2),
-            "seconds_per_epoch": round(seconds / max(1, config.rounds), 3),
-            "dev_f1": [round(entry["dev_f1"], 3) for entry in history],
-            "loss": [round(entry["loss"], 4) for entry in history],
-        }
+        trainable = sum(value.numel() for value in tagger.model.parameters() if value.requires_grad)
+        facts: Facts = {"trainable": trainable, "sentences": len(data.train), "labels": list(tagger.labels)}
+        facts |= {"steps": progress.step, "epochs": progress.epoch, "train_seconds": round(seconds, 2)}
+        facts["seconds_per_epoch"] = round(seconds / max(1, config.rounds), 3)
+        for name, digits in (("dev_f1", 3), ("loss", 4)):
+            facts[name] = [round(entry[name], digits) for entry in history]
+        return facts
 
     def _few_shot(self, run: Run, base: Run) -> Facts:
         """Train the base's model on with examples of a target, and score it there."""
@@ -255,8 +248,6 @@ class Executor:
             facts = self._train(tagger, config, LabelledData(chosen, [], list(tagger.labels), known, {language: 0}))
         facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
-
-    # --- inference
 
     def _score(self, run: Run, tagger: Tagger, facts: Facts, known: Facts | None = None) -> Facts:
         """Score every row on every language that has no score yet. ``known`` are EM settings chosen before."""
@@ -320,8 +311,9 @@ class Executor:
                 without = replace(config, leave_out=(source,))
                 tagger = self._untrained(run, without)
                 self._train(tagger, without)
+                tagger = replace(tagger)
             grid = Grid(self.protocol.em_steps, self.protocol.em_rates)
-            self._tables[key] = em_table(replace(tagger), dev, grid, strategy=row["strategy"], start=row["start"])
+            self._tables[key] = em_table(tagger, dev, grid, strategy=row["strategy"], start=row["start"])
         table = self._tables[key]
         best = best_setting([table])
         return asdict(best) | {

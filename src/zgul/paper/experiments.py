@@ -31,8 +31,7 @@ from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.errors import ZgulError
 from zgul.paper import plan, provenance
 from zgul.paper.execution import Executor
-from zgul.paper.plan import PARTS, READING, Inputs, Run
-from zgul.paper.protocol import Protocol
+from zgul.paper.plan import PARTS, READING, Inputs, Protocol, Run
 from zgul.paper.store import DONE, FAILED, FILE, PLANNED, RUNNING, Store, StoredRun
 from zgul.progress import Report, Status, silent
 from zgul.training.labelled_data import training_languages

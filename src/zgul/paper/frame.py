@@ -42,7 +42,7 @@ class Frame:
         counts: Counter[str] = Counter()
         for score in (score for score in store.scores() if score.run in by_hash):
             run = by_hash[score.run]
-            keys = run.extra | {"language": score.language, "encoder": encoder_of(run)}
+            keys = {"share": 1.0} | run.extra | {"language": score.language, "encoder": encoder_of(run)}
             self._index[run.part, run.group, score.row].append(Entry(run, score, keys))
             counts[keys["encoder"]] += 1
         self.encoders = [name for name, _ in counts.most_common()]
@@ -100,8 +100,7 @@ def average(entries: Iterable[Entry], languages: Collection[str], value: Value =
 
 def spread(values: Iterable[float]) -> MeanStd | None:
     """Mean and deviation, or None if there are no values."""
-    found = list(values)
-    return mean_std(found) if found else None
+    return mean_std(found) if (found := list(values)) else None
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,6 @@ def choose_settings(runs: Iterable[StoredRun]) -> list[TunedMethod]:
     tuned = []
     for (task, method), settings in tried.items():
         groups = tuple(name for name in GROUPS if any(name in by_group for by_group in settings.values()))
-        complete = {setting: by_group for setting, by_group in settings.items() if len(by_group) == len(groups)}
-        if complete:
-            means = {setting: mean(by_group.values()) for setting, by_group in complete.items()}
-            tuned.append(TunedMethod(task, method, groups, means))
+        complete = {key: mean(by_group.values()) for key, by_group in settings.items() if len(by_group) == len(groups)}
+        tuned += [TunedMethod(task, method, groups, complete)] if complete else []
     return tuned

@@ -1,20 +1,14 @@
 """The paper's evaluation as a list of runs: one trained model each, with every inference that is made with it.
 
 A run is known by a hash of everything that can change its result: configuration, rows, checksums of the data, the
-encoder, the adapters and the code, and the runs it starts from. Parts:
-
-    tuning       learning rates and reduction factors, judged on the dev sets of the sources alone
-    zero-shot    the main tables, the EM analyses, attention, class-wise F1, sizes and times
-    variants     ZGUL in other forms: lang2vec from a random start, untrained adapters, dropout on fusion's scores
-    few-shot     trained models that are trained on with 10 to 100 examples of a target
-    unlabelled   text of a target: its adapter, an encoder pre-trained further on it, and the methods on these
+encoder, the adapters and the code, and the runs it starts from. ``docs/experiments.md`` describes the parts.
 """
 
 import hashlib
 import json
 import tomllib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
@@ -29,14 +23,16 @@ from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
 from zgul.paper.frame import choose_settings
-from zgul.paper.protocol import TUNING_GROUPS, WHAT, Protocol, rate_grid
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
-from zgul.training.config import ADAPTERS, TrainingConfig
+from zgul.training.config import ADAPTERS, PRECISIONS, TrainingConfig
+from zgul.training.em_tuning import Grid
 
 PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
 READING = "text"  # the "method" of a run that reads unlabelled text
 REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
+WHAT, SMALLER, FEW, TEXT = "What to run", "Training", "Few-shot", "Unlabelled text"  # headings of the options
+EM_HELP = "Choose EM settings on the dev set of the most related source, or on that source left out (loso)."
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VARIANTS: dict[str, dict[str, Any]] = _FILE["variants"]  # changes of the configuration of ZGUL
 FEW_SPLITS = ("few", "train", "dev")  # where a target's examples come from, never its test file
@@ -62,6 +58,73 @@ class Inputs(Options):
         super().__post_init__()
         if not Path(self.data).is_dir():
             raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
+
+
+@dataclass(frozen=True)
+class Protocol(Options):
+    """What can be changed in the experiments."""
+
+    seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, with commas.", panel=WHAT)
+    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, with commas.", panel=WHAT)
+    tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
+    limit: int = option(0, "Training sentences of each source [default: all].", least=0, panel=SMALLER)
+    dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)
+    test_limit: int = option(0, "Test sentences of each target [default: all].", least=0, panel=SMALLER)
+    epochs: int = option(0, "Epochs [default: 5 for POS, 10 for NER].", least=0, panel=SMALLER)
+    lr: float = option(0.0, "Learning rate of all methods [default: tuned].", least=0, panel=SMALLER)
+    batch_size: int = option(32, "Sentences in a batch.", least=1, panel=SMALLER)
+    accumulate: int = option(4, "Batches in a step.", least=1, panel=SMALLER)
+    em_by: str = option("source", EM_HELP, choices=("source", "loso"), panel=SMALLER)
+    em_sentences: int = option(300, "Dev sentences that EM settings are chosen on.", least=0, panel=SMALLER)
+    em_steps: tuple[int, ...] = option(Grid().steps, "EM steps to try, beside none.", panel=SMALLER)
+    em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", panel=SMALLER)
+    precision: str = option("auto", "auto: bfloat16 on a GPU, float32 on a CPU.", choices=PRECISIONS, panel=SMALLER)
+    examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", panel=FEW)
+    few_epochs: int = option(10, "Epochs on the examples.", least=1, panel=FEW)
+    few_batch: int = option(8, "Sentences in a batch.", least=1, panel=FEW)
+    few_lr: float = option(0.0, "Learning rate [default: the method's own].", least=0, panel=FEW)
+    shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", panel=TEXT)
+    text_languages: tuple[str, ...] = option((), "Targets whose text is read [default: all with text].", panel=TEXT)
+    text_lines: int = option(0, "Lines of text of each target [default: all].", least=0, panel=TEXT)
+    text_steps: int = option(2000, "Masked-LM steps: of the head, of the adapter, of the encoder.", least=1, panel=TEXT)
+    text_blocks: int = option(16, "Blocks of 128 pieces in such a step.", least=1, panel=TEXT)
+    text_lr: float = option(1e-3, "Learning rate of head and adapter on text.", above=0, panel=TEXT)
+    encoder_lr: float = option(5e-5, "Learning rate of the encoder on text.", above=0, panel=TEXT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if unknown := [group for group in self.groups if group not in GROUPS]:
+            raise ZgulError(f"There is no group {unknown[0]!r}. There are: {', '.join(GROUPS)}.")
+        if not self.seeds:
+            raise ZgulError("Give at least one seed.")
+        if any(share <= 0 or share > 1 for share in self.shares):
+            raise ZgulError("Shares of the text lie between 0 and 1. 0 itself is the zero-shot model.")
+
+    @property
+    def tunes(self) -> bool:
+        return self.tune and not self.lr
+
+    def rate(self, method: str, encoder: str) -> float:
+        """The learning rate of a method on an encoder where none was tuned."""
+        return self.lr or rates(method, encoder)["default"]
+
+
+def rates(method: str, encoder: str) -> dict[str, Any]:
+    """The learning rates for a method on an encoder: the "default", and the "grid" that is tried."""
+    kind = "whole encoder" if method in _FILE["whole-encoder"] else "adapters"
+    found: dict[str, Any] = _FILE["rates"]["embedded" if is_embedded(encoder) else "hub"][kind]
+    return found
+
+
+def is_embedded(encoder: str) -> bool:
+    """The embedded encoder, or a copy of it without the pieces that the data never uses."""
+    return encoder == "embedded" or encoder.endswith(".q4.safetensors")
+
+
+def chosen_protocol(given: Mapping[str, object], quick: bool = False) -> Protocol:
+    """The protocol with some options changed; ``quick`` is all methods on little data (``quick.toml``)."""
+    base = tomllib.loads(Path(__file__).with_name("quick.toml").read_text(encoding="utf-8")) if quick else {}
+    return Protocol.from_dict({**base, **given})
 
 
 @dataclass(frozen=True)
@@ -174,11 +237,11 @@ class _Planner:
 
     def tuning(self, done: Iterable[StoredRun]) -> list[Run]:
         there = self._groups()
-        groups = [group for pair in TUNING_GROUPS for group in [g for g in pair if g in there][:1]]
+        groups = [group for pair in _FILE["tuning-groups"] for group in [g for g in pair if g in there][:1]]
         first = [
             self._tuning_run(group, method, rate, REDUCTION if find_method(method).needs_bank else None)
             for group, method in product(groups, TRAINED)
-            for rate in rate_grid(method, self.inputs.encoder)
+            for rate in rates(method, self.inputs.encoder)["grid"]
         ]
         tried = [run for run in done if run.hash in {run.hash for run in first}]
         if len(tried) < len({run.hash for run in first}):
@@ -209,17 +272,10 @@ class _Planner:
     def _config(self, group: str, method: str, seed: int, changes: Values) -> Values:
         task, default = GROUPS[group].task, self.protocol.rate(method, self.inputs.encoder)
         rate, reduction = self.settings.get((task, method), (default, None))
-        values = {name: getattr(self.protocol, name) for name in _COPIED} | {
-            "method": method,
-            "group": group,
-            "task": task,
-            "sources": GROUPS[group].sources,
-            "encoder": _without_folders(self.inputs.encoder),
-            "adapters": _without_folders(self.inputs.adapters) if find_method(method).needs_bank else "none",
-            "lr": rate,
-            "seed": seed,
-            **changes,
-        }
+        adapters = _without_folders(self.inputs.adapters) if find_method(method).needs_bank else "none"
+        values = {name: getattr(self.protocol, name) for name in _COPIED}
+        values |= {"method": method, "group": group, "task": task, "sources": GROUPS[group].sources, "seed": seed}
+        values |= {"encoder": _without_folders(self.inputs.encoder), "adapters": adapters, "lr": rate, **changes}
         values["options"] = {"reduction": reduction or REDUCTION} | changes.get("options", {})
         plain = TrainingConfig.from_dict(values).to_dict()
         return {name: value for name, value in plain.items() if name not in ("data", "device")}
@@ -264,13 +320,8 @@ class _Planner:
             there = len(_read_examples(self.inputs.data, task, language, split))
         except ZgulError:  # the runs that read it will say what is wrong with it
             there = max(self.protocol.examples, default=0)
-        config = base.config | {
-            "epochs": self.protocol.few_epochs,
-            "batch_size": self.protocol.few_batch,
-            "accumulate": 1,
-            "select": "last",
-            "lr": self.protocol.few_lr or base.config["lr"],
-        }
+        config = base.config | {"epochs": self.protocol.few_epochs, "batch_size": self.protocol.few_batch}
+        config |= {"accumulate": 1, "select": "last", "lr": self.protocol.few_lr or base.config["lr"]}
         rows = [row.inference() | {"weights": False} for row in rows_of(base.method, "zero-shot")]
         sums = base.checksums | {f"{task}/{language}/{split}": provenance.of_file(path)}
         extra = {"language": language, "draw": base.seed, "split": split}
@@ -312,17 +363,12 @@ class _Planner:
         return Run("unlabelled", group, READING, 0, config, [], [], [], extra, sums)
 
 
-# What a protocol can have more of without changing the runs that there are.
-_MORE = ("seeds", "groups", "examples", "shares", "text_languages", "tune")
-_OF_PART = {"few_": "few-shot", "text_": "unlabelled", "encoder_lr": "unlabelled"}  # beginnings of options of one part
-
-
 def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
     """In what these runs would differ from stored ones of these parts: settings, data, encoder or adapters."""
     parts, before, found = set(parts), stored.get("protocol", {}), []
     for name, value in protocol.to_dict().items():
-        part = next((part for start, part in _OF_PART.items() if name.startswith(start)), None)
-        if name not in _MORE and name in before and before[name] != value and part in {None, *parts}:
+        part = next((part for start, part in _FILE["options-of-part"].items() if name.startswith(start)), None)
+        if name not in _FILE["extendable"] and name in before and before[name] != value and part in {None, *parts}:
             found.append(f"{name} was {before[name]} and is {value}")
     sums = stored.get("checksums", {})
     return found + [f"{name} is another" for name in sorted(checks) if name in sums and sums[name] != checks[name]]

@@ -18,7 +18,7 @@ from zgul.paper.frame import Frame
 from zgul.paper.report import analysis_tables as analysis
 from zgul.paper.report import figures
 from zgul.paper.report import score_tables as scores
-from zgul.paper.report.document import Block, Figure, Page, ReportTable, group_title, listed, text
+from zgul.paper.report.document import TABLES, Block, Figure, Page, ReportTable, group_title, listed, text
 from zgul.paper.report.writers import html_file, latex_document, latex_table, write_html, write_markdown
 from zgul.paper.rows import ZERO_SHOT
 from zgul.paper.store import FAILED
@@ -27,9 +27,6 @@ from zgul.progress import Status, silent
 
 FORMATS = ("html", "md", "latex", "figures")
 RUN = "zgul experiment paper --data DIR --output DIR"
-FACTS = ("version", "commit", "code", "encoder", "adapters", "machine")  # notes of the store that stand at the head
-LIMITS = ("limit", "dev_limit", "test_limit", "epochs", "em_sentences", "text_lines", "text_steps")
-ALWAYS = ("starts", "language adapters", "corpora", "CPG's form", "probes")  # departures of every protocol
 SIDE_BY_SIDE = "side-by-side.html"
 SENTENCES = 250  # of each language on that page, from the start of its test file
 Blocks = Sequence[Block | None]
@@ -149,7 +146,7 @@ def _as_list(named: Mapping[str, str]) -> Block:
 def head(frame: Frame) -> dict[str, str]:
     """How the results were made, in a few lines."""
     meta = frame.store.meta
-    facts = {name: listed(meta[name]) for name in FACTS if meta.get(name)}
+    facts = {name: listed(meta[name]) for name in TABLES["facts"] if meta.get(name)}
     if checksums := meta.get("checksums"):
         together = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
         facts["data"] = f"{len(checksums)} files, together `sha256:{together}`"
@@ -164,7 +161,8 @@ def departures(frame: Frame) -> dict[str, str]:
     protocol = frame.store.meta.get("protocol", {})
     if encoder := frame.store.meta.get("encoder"):
         found["encoder"] = text("departure encoder", encoder=encoder)
-    if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in LIMITS if protocol.get(name)]:
+    limits = [name for name in TABLES["limits"] if protocol.get(name)]
+    if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in limits]:
         found["size"] = "; ".join(cuts) + "."
     if protocol:
         batch = protocol.get("batch_size", 32) * protocol.get("accumulate", 4)
@@ -174,7 +172,7 @@ def departures(frame: Frame) -> dict[str, str]:
     if steps not in ((), numbers.GRID["EM Steps"]) or rates not in ((), paper):
         words = {"steps": listed(steps), "rates": listed(rates), "paper": listed(paper)}
         found["EM's range"] = text("departure EM's range", **words)
-    return found | {name: text(f"departure {name}") for name in ALWAYS}
+    return found | {name: text(f"departure {name}") for name in TABLES["departures"]}
 
 
 def _examples(frame: Frame) -> Blocks:

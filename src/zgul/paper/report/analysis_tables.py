@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -160,17 +159,17 @@ def classes_table(frame: Frame, task: str, language: str = "") -> ReportTable | 
     order = sorted(support, key=lambda name: ([*printed, name].index(name), name))
     support[MICRO] = sum(support.values(), Counter())
     for name in (*order, MICRO) if order else ():
+
+        def class_f1(score: Score, name: str = name) -> float:
+            return score.f1 if name == MICRO else score.per_class.get(name, {}).get("f1", 0.0)
+
         counts, paper = support[name], {} if language else printed.get(name, {})
-        f1 = [average(entries, counts, partial(_class_f1, name)) for entries in by_row.values()]
+        f1 = [average(entries, counts, class_f1) for entries in by_row.values()]
         cells = bold_best(cell(own, paper.get(row)) for own, row in zip(f1, by_row, strict=True))
         rows[name] = [*cells, cell(counts.total(), paper.get("support"))]
     where = find(language).name if language else "averaged over all languages that have the class"
     words = {"task": task.upper(), "where": where}
     return table(f"classes/{language or task}", rows, ("Class", *by_row, "Support"), words, rules=[MICRO])
-
-
-def _class_f1(name: str, score: Score) -> float:
-    return score.f1 if name == MICRO else score.per_class.get(name, {}).get("f1", 0.0)
 
 
 def cost_table(frame: Frame) -> ReportTable | None:

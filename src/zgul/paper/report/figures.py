@@ -16,7 +16,7 @@ from zgul.paper import numbers
 from zgul.paper.frame import Frame, average
 from zgul.paper.report.analysis_tables import MEASURES, WEIGHTS, weights
 from zgul.paper.report.document import Figure, group_title, listed, text
-from zgul.paper.report.score_tables import few_shot_languages, few_shot_scores, unlabelled_entries
+from zgul.paper.report.score_tables import few_shot_languages, few_shot_scores
 from zgul.paper.rows import COMPARED, ZERO_SHOT, ZGUL
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -35,9 +35,8 @@ def matplotlib() -> Any:
         import matplotlib
         import matplotlib.figure
     except ImportError as error:
-        raise ZgulError(
-            "figures need one more package: pip install 'zgul[plots]' (or leave them out: --format md,latex)"
-        ) from error
+        needed = "figures need one more package: pip install 'zgul[plots]'"
+        raise ZgulError(f"{needed} (or leave them out: --format md,latex)") from error
     matplotlib.use("Agg")
     return matplotlib
 
@@ -90,8 +89,8 @@ def similarity_maps() -> list[Figure]:
     figures = []
     for kind in MEASURES:
         maps = {n: {t: {s: similarity(t, s, kind) for s in g.sources} for t in g.targets} for n, g in GROUPS.items()}
-        draw = partial(draw_heat_maps, maps, f"{kind} similarity")
-        figures.append(Figure(f"similarity-{kind}", text(f"similarity-{kind}"), draw))
+        name, draw = f"similarity-{kind}", partial(draw_heat_maps, maps, f"{kind} similarity")
+        figures.append(Figure(name, text(name), draw))
     return figures
 
 
@@ -155,8 +154,11 @@ def few_shot_by_language(frame: Frame, language: str = "") -> Figure | None:
 
 def unlabelled_curve(frame: Frame) -> Figure | None:
     """F1 by share of the text, over the languages that every point has."""
-    rows = [row for row in GREW_FROM if unlabelled_entries(frame, row)]
-    points = {(row, share): unlabelled_entries(frame, row, share) for row in rows for share in SHARES}
+    entries = {
+        (row, share): frame.entries(row, part="unlabelled", share=share) for row in GREW_FROM for share in SHARES
+    }
+    rows = [row for row in GREW_FROM if entries[row, 1.0]]
+    points = {(row, share): entries[row, share] for row in rows for share in SHARES}
     for row in rows:
         seeds = {entry.run.seed for entry in points[row, 1.0]}
         points[row, 0.0] = [entry for entry in frame.entries(GREW_FROM[row]) if entry.run.seed in seeds]

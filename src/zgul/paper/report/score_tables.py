@@ -117,14 +117,9 @@ def row_difference(frame: Frame, group: str, row: str, other: str) -> MeanStd | 
     return spread(first[seed] - second[seed] for seed in first if seed in second)
 
 
-def unlabelled_entries(frame: Frame, row: str, share: float = 1.0) -> list[Entry]:
-    """The scores of a row with this share of the unlabelled text."""
-    return [e for e in frame.entries(row, part="unlabelled") if e.run.extra.get("share", 1.0) == share]
-
-
 def unlabelled_table(frame: Frame) -> ReportTable | None:
     """The paper's table of the methods that read unlabelled text of the target."""
-    by_row = {row: unlabelled_entries(frame, row) for row in TARGET_TEXT}
+    by_row = {row: frame.entries(row, part="unlabelled", share=1.0) for row in TARGET_TEXT}
     scored = {entry.score.language for entries in by_row.values() for entry in entries}
     languages = [code for code in TARGETS if code in scored]
     sizes = {code: sum(lines.values()) / 1000 for code, lines in (frame.analyses.get("text") or {}).items()}
@@ -168,17 +163,12 @@ def language_rows_table(frame: Frame, group: str, language: str) -> ReportTable 
     rows: dict[str, list[Item]] = {}
     for row in (row.title for row in ROWS):
         part = "unlabelled" if row in TARGET_TEXT else "zero-shot"
-        entries = frame.entries(row, group, part, language=language)
-        if entries := [entry for entry in entries if entry.run.extra.get("share", 1.0) == 1.0]:
+        if entries := frame.entries(row, group, part, language=language, share=1.0):
             f1 = cell(average(entries, [language]), paper_row(row).get(language))
             others = (average(entries, [language], attrgetter(name)) for name in ("precision", "recall", "accuracy"))
-            found = [entry.score.em for entry in entries if entry.score.em]
-            settings = sorted({f"T = {em['steps']}, lr = {em['lr']:g}" for em in found})
-            rows[row] = [part, f1, *others, "; ".join(settings)]
+            settings = {f"T = {em['steps']}, lr = {em['lr']:g}" for entry in entries if (em := entry.score.em)}
+            rows[row] = [part, f1, *others, "; ".join(sorted(settings))]
     return table(f"rows/{language}", rows, words={"language": find(language).name}, rules=TARGET_TEXT[:1])
-
-
-# --- claims
 
 
 @dataclass(frozen=True)
@@ -238,8 +228,8 @@ def verdict_table(frame: Frame) -> ReportTable | None:
     claims, rows = find_claims(frame), {}
     for title, claim in claims.items():
         words = [[test.only_first for test in claim.tests], [test.only_second for test in claim.tests]]
-        cells: list[Item] = [Cell(text=claim.verdict, bold=claim.verdict == HOLDS), claim.own]
-        cells += [f"{claim.row} {claim.other:.1f}", signed(claim.own - claim.other)]
+        verdict = Cell(text=claim.verdict, bold=claim.verdict == HOLDS)
+        cells: list[Item] = [verdict, claim.own, f"{claim.row} {claim.other:.1f}", signed(claim.own - claim.other)]
         cells.append(f"{signed(min(claim.differences))} to {signed(max(claim.differences))}")
         cells += [round(mean(counts)) if counts else None for counts in words]
         rows[title] = [*cells, "< 0.0001" if claim.p < 0.0001 else f"{claim.p:.2g}", claim.paper]
@@ -249,8 +239,7 @@ def verdict_table(frame: Frame) -> ReportTable | None:
 
 def summary(frame: Frame) -> list[str]:
     """One sentence for each claim."""
-    sentences = []
-    found = find_claims(frame).values()
+    sentences, found = [], find_claims(frame).values()
     for statement in dict.fromkeys(claim.statement for claim in found):
         claims = [claim for claim in found if claim.statement == statement]
         ahead, held = sum(claim.own > claim.other for claim in claims), sum(claim.verdict == HOLDS for claim in claims)

@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from zgul.paper.report.document import Block, Cell, Figure, Page, ReportTable
+from zgul.paper.report.document import TABLES, Block, Cell, Figure, Page, ReportTable
 
 _PAGE, _STYLE, _SCRIPT, _LATEX = (
     Path(__file__).with_name(name).read_text(encoding="utf-8")
     for name in ("page.html", "page.css", "page.js", "tables.tex")
 )
-_SPECIAL = str.maketrans({
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "×": r"$\times$",
-    "≥": r"$\geq$", "≤": r"$\leq$", "<": r"$<$", ">": r"$>$", "*": r"$^*$", "…": r"\dots{}", "←": r"$\leftarrow$",
-})  # fmt: skip
+_SPECIAL = str.maketrans(TABLES["latex"])
 Draw = Callable[[Figure], dict[str, bytes]]  # a figure as files: kind -> content
 
 
