@@ -15,8 +15,7 @@ from zgul.errors import ZgulError
 from zgul.paper.export import export_results
 from zgul.paper.frame import Frame
 from zgul.paper.report import build_report, figures, open_results, report_files, side_by_side, write_report
-from zgul.paper.report.document import Cell, ReportTable
-from zgul.paper.report.writers import latex_table, markdown_table, write_html, write_markdown
+from zgul.paper.report.document import Cell, ReportTable, latex_table, markdown_table, write_html, write_markdown
 from zgul.paper.store import Store
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "paper"

@@ -13,7 +13,7 @@ from zgul.languages import similarity
 from zgul.paper import numbers
 from zgul.paper.export import analyse
 from zgul.paper.frame import Frame, choose_settings
-from zgul.paper.report import analysis_tables, build_report, departures, head, open_results, score_tables, side_by_side
+from zgul.paper.report import build_report, departures, head, open_results, side_by_side, tables
 from zgul.paper.report.document import Cell, table
 from zgul.paper.store import DONE, RUNNING, Store, StoredRun
 
@@ -38,7 +38,7 @@ def by_seed(store, group, row, part="zero-shot"):
 
 @pytest.mark.parametrize(("task", "group"), [("pos", "germanic"), ("ner", "african")])
 def test_zero_shot_has_means_deviations_and_the_papers_numbers(invented, frame, task, group):
-    table = score_tables.zero_shot_table(frame, task)
+    table = tables.zero_shot_table(frame, task)
     languages = [title.lower() for title in columns(table)[:-1]]
     for row in ("SFT-En", "CPG", "ZGUL", "ZGUL w/o F"):
         found = by_seed(invented, group, row)
@@ -61,7 +61,7 @@ def test_groups_stand_side_by_side_with_gaps_where_one_lacks_a_row(tmp_path):
     )
     (cpg,) = store.runs(group="slavic", method="cpg")
     store.forget_scores(cpg.hash)
-    table = score_tables.zero_shot_table(Frame(store), "pos")
+    table = tables.zero_shot_table(Frame(store), "pos")
     assert table.spans == [("Germanic", 4), ("Slavic", 5)]
     assert [cell.value is None for cell in cells(table, "CPG")] == [False] * 4 + [True] * 5
     assert [cell.paper for cell in cells(table, "ZGUL")] == [76.9, 20.2, 64.8, 54.0, 50.7, 76.8, 63.0, 34.4, 56.2]
@@ -74,12 +74,12 @@ def test_the_papers_average_is_left_out_where_it_is_over_other_languages(tmp_pat
         store.forget_scores(run.hash)
     for score, tags in kept:
         store.add_score(score, tags)
-    table = score_tables.zero_shot_table(Frame(store), "pos")
+    table = tables.zero_shot_table(Frame(store), "pos")
     assert [cell.paper for cell in cells(table, "ZGUL")] == [76.9, 64.8, None]
 
 
 def test_the_best_of_each_column_is_bold(frame):
-    table = score_tables.zero_shot_table(frame, "pos")
+    table = tables.zero_shot_table(frame, "pos")
     for column in zip(*table.rows.values(), strict=True):
         values = [round(cell.value, 1) for cell in column]
         assert [cell.bold for cell in column] == [value == max(values) for value in values]
@@ -133,7 +133,7 @@ def test_the_papers_examples_are_looked_up_in_the_test_files(tmp_path):
     frame = open_results(tmp_path)
     (found,) = frame.analyses["paper_examples"]
     assert (found["sentence"], found["words"], found["gold"]) == (4, gsw.words.split(), tags)
-    table = analysis_tables.example_table(found)
+    table = tables.example_table(found)
     assert [cell.bold for cell in cells(table, "ZGUL")] == [tag != "NOUN" for tag in tags]
     assert "CPG DET PROPN VERB ADV ADP DET ADP DET NOUN PUNCT" in table.caption
     assert table in sections(build_report(frame))["Examples"]
@@ -187,7 +187,7 @@ def test_tuning_takes_the_best_epoch_averaged_over_groups_and_of_equals_the_smal
 
 
 def test_the_table_of_tuned_rates_marks_the_chosen_one(frame):
-    table = analysis_tables.tuning_table(frame, "pos")
+    table = tables.tuning_table(frame, "pos")
     assert columns(table) == ["5e-5", "1e-4", "5e-4", "1e-3"]
     assert [*table.rows] == ["sft-m", "zgul, reduction 3", "zgul, reduction 4"]
     chosen = {(title, n) for title, cells in table.rows.items() for n, cell in enumerate(cells) if cell.mark}
@@ -198,7 +198,7 @@ def test_the_table_of_tuned_rates_marks_the_chosen_one(frame):
 
 
 def test_em_is_counted_where_it_was_chosen(invented, frame):
-    table = analysis_tables.em_choices_table(frame)
+    table = tables.em_choices_table(frame)
     choices, chosen, ties, dev_chosen, dev, chosen_gain, gain = cells(table, "ZGUL")
     gains, used = [], []
     for run in invented.runs(part="zero-shot", method="zgul"):
@@ -217,7 +217,7 @@ def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
     then.note(protocol={"limit": 6000, "epochs": 4, "em_steps": [1, 5]})
     now.note(protocol={"limit": 0, "epochs": 4, "em_steps": [0, 1, 5]})
     frames = {"cut protocol": open_results(then.folder), "whole": open_results(now.folder)}
-    table, averages, settings = score_tables.earlier_tables(frames)
+    table, averages, settings = tables.earlier_tables(frames)
     first = cells(table, "ZGUL is first, Germanic")
     assert [cell.bold for cell in first] == [True, False]
     assert first[0].text.endswith("(does not hold)") and first[1].text.endswith("(holds)")
@@ -230,7 +230,7 @@ def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
     }
     report = build_report(frames["whole"], {"cut protocol": frames["cut protocol"]}, "whole")
     assert sections(report)["Earlier protocols"] == [table, averages, settings]
-    assert score_tables.earlier_tables({"whole": frames["whole"]}) == []
+    assert tables.earlier_tables({"whole": frames["whole"]}) == []
 
 
 def test_every_departure_is_named(tmp_path):
@@ -264,12 +264,12 @@ def test_correlation_is_pearsons_over_all_pairs():
     weights = {"fo": {"en": 0.1, "is": 0.7, "de": 0.2}, "gsw": {"en": 0.2, "is": 0.2, "de": 0.6}}
     pairs = [(w, similarity(target, source)) for target, row in weights.items() for source, w in row.items()]
     expected = statistics.correlation(*zip(*pairs, strict=True))
-    assert analysis_tables.correlation(weights) == pytest.approx(expected)
-    assert analysis_tables.correlation({"fo": dict.fromkeys(("en", "is", "de"), 1 / 3)}) is None
+    assert tables.correlation(weights) == pytest.approx(expected)
+    assert tables.correlation({"fo": dict.fromkeys(("en", "is", "de"), 1 / 3)}) is None
 
 
 def test_correlations_have_the_untrained_value_and_random_starts(invented, frame):
-    table = analysis_tables.correlation_table(frame)
+    table = tables.correlation_table(frame)
     assert [*table.rows] == [
         "Germanic", "African", "Germanic, random start", "African, random start",
     ]  # fmt: skip
@@ -277,19 +277,19 @@ def test_correlations_have_the_untrained_value_and_random_starts(invented, frame
     for part, title in (("zero-shot", "Germanic"), ("variants", "Germanic, random start")):
         runs = invented.runs(part=part, group="germanic", method="zgul")
         for place, facts in enumerate(("weights", "weights_untrained")):
-            values = [analysis_tables.correlation(run.facts[facts]["fusion"]) for run in runs]
+            values = [tables.correlation(run.facts[facts]["fusion"]) for run in runs]
             assert cells(table, title)[2 + place].value == pytest.approx(statistics.mean(values))
 
 
 def test_attention_is_concluded_from_random_starts_where_there_are_some(tmp_path):
     def told(parts):
         store = invented_results.fill(tmp_path / str(len(parts)), groups=("germanic",), seeds=(0,), parts=parts)
-        return analysis_tables.attention_summary(Frame(store))[0]
+        return tables.attention_summary(Frame(store))[0]
 
     assert "from starts at typological likeness – Lang2Vec: " in told(("zero-shot",))
     assert "from random starts – Lang2Vec: " in told(("zero-shot", "variants"))
     for correlation, answer in ((0.5, "yes"), (0.49, "weakly"), (0.19, "no"), (-0.19, "no"), (-0.2, "in reverse")):
-        assert analysis_tables.follows(correlation) == answer
+        assert tables.follows(correlation) == answer
 
 
 def test_few_shot_averages_only_languages_with_every_size(tmp_path):
@@ -297,8 +297,8 @@ def test_few_shot_averages_only_languages_with_every_size(tmp_path):
         tmp_path, groups=("slavic",), seeds=(0,), parts=("zero-shot", "few-shot"), sentences=5
     )
     frame = Frame(store)
-    assert score_tables.few_shot_languages(frame, "slavic") == ["qpm", "orv", "cu"]  # hsb has 10 examples only
-    table = score_tables.few_shot_table(frame, "slavic")
+    assert tables.few_shot_languages(frame, "slavic") == ["qpm", "orv", "cu"]  # hsb has 10 examples only
+    table = tables.few_shot_table(frame, "slavic")
     assert columns(table) == ["0", "10", "30", "70", "100"]
     found = by_seed(store, "slavic", "CPG")[0]
     assert cells(table, "CPG")[0].value == pytest.approx(statistics.mean(found[c] for c in ("qpm", "orv", "cu")))
@@ -324,7 +324,7 @@ def test_encoders_are_kept_apart(tmp_path):
         )
     frame = Frame(store)
     assert sorted(frame.encoders) == ["embedded", "xlm-r"]
-    table = score_tables.encoders_table(frame, "pos")
+    table = tables.encoders_table(frame, "pos")
     assert {*table.rows} >= {"ZGUL, embedded", "ZGUL, xlm-r", "ZGUL w/o F, xlm-r"}
     assert len(frame.entries("CPG", "germanic")) == 3
     assert [cell.paper for cell in cells(table, "ZGUL, xlm-r")] == [77.8, 21.7, 57.1, 52.2]
@@ -332,7 +332,7 @@ def test_encoders_are_kept_apart(tmp_path):
 
 def test_the_papers_tied_em_stands_beside_ours_on_all_languages(tmp_path):
     store = invented_results.fill(tmp_path, seeds=(0,), parts=("zero-shot",), sentences=3)
-    table = score_tables.em_tied_table(Frame(store))
+    table = tables.em_tied_table(Frame(store))
     assert len(table.heads) == 16
     assert [cell.paper for cell in cells(table, "tied by layer")][-1] == 56.1
     assert [cell.paper for cell in cells(table, "token-wise")][-1] == 56.8
@@ -351,7 +351,7 @@ def clear_cut(tmp_path, winner) -> Store:
 def verdict(store):
     """The claim that ZGUL is first, and its row of the table of verdicts by column."""
     frame = open_results(store.folder)
-    table = score_tables.verdict_table(frame)
+    table = tables.verdict_table(frame)
     row = cells(table, "ZGUL is first, Germanic")
     return frame, dict(zip(columns(table), row, strict=True))
 
@@ -364,18 +364,18 @@ def test_claims_hold_where_the_difference_is_clear(tmp_path):
     own = by_seed(store, "germanic", "ZGUL")
     assert row["ZGUL"].value == pytest.approx(statistics.mean(statistics.mean(v.values()) for v in own.values()))
     assert row["Paper"].text == "+1.8* over CPG"
-    assert score_tables.summary(frame)[0].endswith("in 1 of 1 groups. The claim holds in 1.")
-    assert [claim.verdict for claim in score_tables.find_claims(frame).values()] == ["holds"] * 4
-    assert cells(score_tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == "*"
+    assert tables.summary(frame)[0].endswith("in 1 of 1 groups. The claim holds in 1.")
+    assert [claim.verdict for claim in tables.find_claims(frame).values()] == ["holds"] * 4
+    assert cells(tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == "*"
 
 
 def test_claims_do_not_hold_where_a_baseline_wins(tmp_path):
     frame, row = verdict(clear_cut(tmp_path, "SFT-M"))
-    assert score_tables.find_claim(frame, "germanic").row == "SFT-M"
+    assert tables.find_claim(frame, "germanic").row == "SFT-M"
     assert (row["Verdict"].text, row["Verdict"].bold) == ("does not hold", False)
     assert row["Against"].text.startswith("SFT-M ") and row["Difference"].text.startswith("−")
-    assert score_tables.summary(frame)[0].endswith("in 0 of 1 groups. The claim holds in 0.")
-    assert cells(score_tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == ""
+    assert tables.summary(frame)[0].endswith("in 0 of 1 groups. The claim holds in 0.")
+    assert cells(tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == ""
 
 
 def test_a_lead_in_one_seed_only_is_not_beyond_chance(tmp_path):
@@ -416,11 +416,11 @@ def test_runs_of_unknown_parts_are_left_out(tmp_path):
     store.plan([replace(run, hash="f" * 64, name="treated", part="treated", status="planned")])
     store.update("f" * 64, status=DONE, seconds=1.0, facts={})
     frame = Frame(store)
-    assert len(frame.runs) == 8 and {*analysis_tables.runs_table(frame).rows} == {"zero-shot"}
+    assert len(frame.runs) == 8 and {*tables.runs_table(frame).rows} == {"zero-shot"}
 
 
 def test_class_table_is_the_mean_over_languages(invented, frame):
-    table = analysis_tables.classes_table(frame, "ner")
+    table = tables.classes_table(frame, "ner")
     runs = {run.seed: run.hash for run in invented.runs(part="zero-shot", group="african", method="zgul")}
     means = []
     for code in runs.values():

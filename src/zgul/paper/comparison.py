@@ -70,9 +70,8 @@ def compare_runs(
         raise ZgulError("cannot compare: the two systems have no language in common")
     if different := [code for code in languages if truth[code] != same[code]]:
         raise ZgulError(f"cannot compare: the two systems were scored on different test sentences of {different[0]}")
-    rows = []
-    parts = {code: [code] for code in languages} | ({"all": languages} if len(languages) > 1 else {})
-    for name, codes in parts.items():
+    rows, whole = [], {"all": languages} if len(languages) > 1 else {}
+    for name, codes in ({code: [code] for code in languages} | whole).items():
         right, a, b = ([sentence for code in codes for sentence in side[code]] for side in (truth, own, theirs))
         spread, test = bootstrap_f1(right, a, b, samples, confidence), mcnemar(right, a, b)
         f1 = (scores(right, a).f1, scores(right, b).f1, spread.f1, spread.low, spread.high)
@@ -107,8 +106,7 @@ def _stored_system(store: Store, name: str, row: str) -> System:
         few = "\n".join(f"  {run.hash[:10]}  {run.name}" for run in (runs or done)[:20])
         what = f"{len(runs)} runs begin with {name!r}" if runs else f"{store.folder} has no finished run {name!r}"
         raise ZgulError(f"{what}; there are:\n{few}")
-    (run,) = runs
-    stored = store.scores(run=run.hash)
+    run, stored = runs[0], store.scores(run=runs[0].hash)
     rows = list(dict.fromkeys(score.row for score in stored))
     if row not in rows and (row or len(rows) != 1):
         problem = f"has no row {row!r}" if row else "has several rows"

@@ -92,10 +92,7 @@ class Resources:
         return self.sentences(task, language, split, self.protocol.dev_limit if split.endswith("dev") else 0)
 
     def em_sample(self, config: TrainingConfig, target: str, *, of_target: bool) -> tuple[str, list[Sentence]]:
-        """The language whose dev set chooses EM settings for a target, and a sample of that dev set.
-
-        It is the target or its most related source. The sample is empty if the language has no dev set.
-        """
+        """The target or its most related source, and a sample of its dev set, if it has one, to choose EM settings."""
         language, split = target, "dev"
         if not of_target:
             kept = [source for source in config.kept_sources if config.em_by == "source" or source != "en"]
@@ -362,10 +359,6 @@ def read_text(run: Run, resources: Resources, folder: Path, device: torch.device
     save_adapters(folder / ADAPTER, [small.adapter])
     save_tensors(folder / ENCODER, encoder.state_dict(), bits=16)
     scored = {"before": small.scores["none"], "adapter": small.scores[language], "encoder": full.scores["after"]}
-    return {
-        "lines": blocks.lines,
-        "blocks": len(blocks.train),
-        "adapter_seconds": round(between - started, 2),
-        "encoder_seconds": round(time.monotonic() - between, 2),
-        "masked_accuracy": {name: round(accuracy, 3) for name, (accuracy, _) in scored.items()},
-    }
+    accuracies = {name: round(accuracy, 3) for name, (accuracy, _) in scored.items()}
+    times = {"adapter_seconds": round(between - started, 2), "encoder_seconds": round(time.monotonic() - between, 2)}
+    return {"lines": blocks.lines, "blocks": len(blocks.train), **times, "masked_accuracy": accuracies}

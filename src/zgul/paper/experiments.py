@@ -1,9 +1,8 @@
 """The paper's whole evaluation from Python: `run_paper` does what ``zgul experiment paper`` does.
 
-Worker processes take the next run from the store, and a parent watches them. A worker takes the first run in the plan
-that can start: its needs are done and no other process holds its lock. Locks are files and go with their process, so
-several commands can share a store. A run that fails is recorded; what needs it fails with it, everything else goes on.
-When a worker dies, its run is recorded as failed and another worker starts.
+A worker process takes the first run in the plan that can start: its needs are done and no other process holds its
+lock. Locks are files and go with their process, so several commands can share a store. A run that fails is recorded,
+and what needs it fails with it. The parent process records the run of a worker that dies, and starts another worker.
 """
 
 import multiprocessing
@@ -112,10 +111,7 @@ class Outcome:
 def run_paper(
     experiment: Experiment, *, workers: int = 1, minutes: float | None = None, report: Report = silent
 ) -> Outcome:
-    """Do all runs that are not done: the tuning runs, then the others with what was tuned.
-
-    With ``workers=0`` they run in this process. ``minutes`` stops what still runs then.
-    """
+    """Do all runs that are not done: the tuning runs, then the others. ``workers=0`` runs them in this process."""
     until = time.monotonic() + 60 * minutes if minutes is not None else None
     if experiment.inputs.encoder == "embedded":
         encoders.load("embedded")  # once, so that the workers find what it caches
@@ -333,11 +329,7 @@ class _Worker:
             self.store.update(run.hash, status=FAILED, error=reason)
             return
         self.store.update(run.hash, status=DONE, seconds=round(time.monotonic() - started, 2), facts=facts)
-        self._tidy(run)
-
-    def _tidy(self, run: Run) -> None:
-        """Remove weights that no run of the plan needs any more."""
-        for candidate in (run.hash, *run.needs):
+        for candidate in (run.hash, *run.needs):  # remove weights that no run of the plan needs any more
             dependents = (other.hash for other in self.work.runs if candidate in other.needs)
             if all(self.store.status(other) == DONE for other in (candidate, *dependents)):
                 for file in self.store.run_folder(candidate).glob("*.safetensors"):

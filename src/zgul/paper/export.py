@@ -72,15 +72,10 @@ def export_results(folder: Place, path: Place, data: Place | None = None, *, sen
         right = gold[runs[score.run].group, score.language]["tags"]
         dotted = "".join("." if a == b != " " else a for a, b in zip(tags, right, strict=True))
         scores.append(asdict(score) | {"tags": dotted})
-    whole = {
-        "format": 2,
-        "meta": store.meta,
-        "runs": [asdict(run) for run in runs.values()],
-        "scores": scores,
-        "gold": list(gold.values()),
-        "tags": {letter: tag for tag, letter in alphabet.items()},
-        "analyses": analyse(store, data, sentences=sentences),
-    }
+    stored = [asdict(run) for run in runs.values()]
+    whole = {"format": 2, "meta": store.meta, "runs": stored, "scores": scores, "gold": list(gold.values())}
+    whole["tags"] = {letter: tag for tag, letter in alphabet.items()}
+    whole["analyses"] = analyse(store, data, sentences=sentences)
     with create_binary(path) as file:
         file.write((json.dumps(whole, ensure_ascii=False, sort_keys=True, indent=1) + "\n").encode())
 
@@ -121,16 +116,10 @@ class Export(Store):
             self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))
 
 
-# --- analyses
+def analyse(store: Store, data: Place | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:
+    """What the report needs besides scores, computed once, so that an export can carry it.
 
-
-def analyse(
-    store: Store, data: Path | str | None = None, report: Report = silent, *, sentences: bool = True
-) -> Analysis:
-    """What the report needs besides scores. It is computed once, so that an export can carry it.
-
-    McNemar's counts of ZGUL against every other row; sentences on which the methods disagree, and the paper's examples
-    with our tags, if ``sentences`` may be quoted; statistics of the data folder.
+    Sentences on which the methods disagree, and the paper's examples, are there if ``sentences`` may be quoted.
     """
     frame = Frame(store)
     found: Analysis = {"mcnemar": _count_words(frame, report), "examples": None, "paper_examples": None}
@@ -144,8 +133,7 @@ def analyse(
 
 def _count_words(frame: Frame, report: Report) -> list[Analysis]:
     """The words that only ZGUL, and that only the other row, tags correctly: by group, row and seed."""
-    counts = []
-    groups = frame.groups()
+    counts, groups = [], frame.groups()
     for done, group in enumerate(groups, start=1):
         gold = [s.tags or [] for code in frame.languages(group) for s in frame.store.gold(group, code)]
         own = _pooled_tags(frame, group, ZGUL)
@@ -185,23 +173,17 @@ def _choose_examples(frame: Frame) -> tuple[list[Analysis], list[Analysis]]:
             for index, gold in enumerate(frame.store.gold(group, language)):
                 said = {row: by_sentence[index] for row, by_sentence in tags.items()}
                 sentences.append(place | {"sentence": index + 1, "words": gold.words, "gold": gold.tags, "tags": said})
-            candidates = [item for item in sentences if WORDS[0] <= len(item["words"]) <= WORDS[1] and _disputes(item)]
-            disputed += sorted(candidates, key=lambda item: (-_disputes(item), len(item["words"])))[:DISPUTED]
+            short = [item for item in sentences if WORDS[0] <= len(item["words"]) <= WORDS[1]]
+            words = [[len({*tags}) > 1 for tags in zip(*item["tags"].values(), strict=True)] for item in short]
+            order = sorted(range(len(short)), key=lambda n: (-sum(words[n]), len(words[n])))
+            disputed += [short[n] for n in order if any(words[n])][:DISPUTED]
             for example in (example for example in EXAMPLES if example.language == language):
                 same = (item for item in sentences if example.stands_in(item["words"]))
                 printed += [item | {"label": example.label} for item in same]
     return disputed, printed
 
 
-def _disputes(sentence: Analysis) -> int:
-    """The words on which the rows differ."""
-    return sum(len(set(tags)) > 1 for tags in zip(*sentence["tags"].values(), strict=True))
-
-
 def _count_text(data: DataFolder) -> dict[str, dict[str, int]]:
     """Lines of unlabelled text, open and research, of all targets that have some."""
-    files = [(code, kind) for code in sorted(TARGETS) for kind in TEXT_KINDS if data.text_files(code, [kind])]
-    sizes: dict[str, dict[str, int]] = {code: {} for code, _ in files}
-    for code, kind in files:
-        sizes[code][kind] = sum(1 for _ in data.text_lines(code, [kind]))
-    return sizes
+    kinds = {code: [kind for kind in TEXT_KINDS if data.text_files(code, [kind])] for code in sorted(TARGETS)}
+    return {c: {kind: sum(1 for _ in data.text_lines(c, [kind])) for kind in kinds[c]} for c in kinds if kinds[c]}

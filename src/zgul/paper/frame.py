@@ -30,13 +30,10 @@ class Frame:
 
     def __init__(self, store: Store, analyses: dict[str, Any] | None = None) -> None:
         self.store, self.analyses = store, analyses or store.analyses or {}
-        done = sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash))
-        newest = {
-            (run.part, run.group, run.method, run.seed, encoder_of(run), str(sorted(run.extra.items()))): run
-            for run in done
-            if run.part in PARTS
-        }
-        self.runs = list(newest.values())
+        newest: dict[tuple[Any, ...], StoredRun] = {}
+        for run in sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash)):
+            newest[run.part, run.group, run.method, run.seed, encoder_of(run), str(sorted(run.extra.items()))] = run
+        self.runs = [run for run in newest.values() if run.part in PARTS]
         by_hash = {run.hash: run for run in self.runs}
         self._index: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         counts: Counter[str] = Counter()

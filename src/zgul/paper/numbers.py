@@ -60,9 +60,8 @@ DEVIATIONS = _tables("deviation")  # by group: standard deviations over three se
 TARGET_DEV = _tables("target-dev")  # by group: EM's settings chosen on the target's own dev set
 XLMR = _tables("xlm-r")  # by group: the second encoder
 CLASSES = _tables("classes")  # by task
-EM_TIED, CORRELATION, UNLABELLED, COST = (
-    _tables(name)["all"] for name in ("em-tied", "correlation", "unlabelled", "cost")
-)
+_WHOLE = ("em-tied", "correlation", "unlabelled", "cost")
+EM_TIED, CORRELATION, UNLABELLED, COST = (_tables(name)["all"] for name in _WHOLE)
 GRID = {name: tuple(map(float, values)) for name, values in _DATA["grid"].items()}  # what the paper tried
 EXAMPLES = [PaperExample(**example) for example in _DATA["example"]]
 

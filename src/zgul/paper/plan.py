@@ -106,14 +106,13 @@ class Protocol(Options):
 
     def rate(self, method: str, encoder: str) -> float:
         """The learning rate of a method on an encoder where none was tuned."""
-        return self.lr or rates(method, encoder)["default"]
+        return self.lr or float(rates(method, encoder)["default"])
 
 
-def rates(method: str, encoder: str) -> dict[str, Any]:
+def rates(method: str, encoder: str) -> Any:
     """The learning rates for a method on an encoder: the "default", and the "grid" that is tried."""
     kind = "whole encoder" if method in _FILE["whole-encoder"] else "adapters"
-    found: dict[str, Any] = _FILE["rates"]["embedded" if is_embedded(encoder) else "hub"][kind]
-    return found
+    return _FILE["rates"]["embedded" if is_embedded(encoder) else "hub"][kind]
 
 
 def is_embedded(encoder: str) -> bool:
@@ -162,10 +161,7 @@ class Run:
 
 
 def tuning_plan(inputs: Inputs, protocol: Protocol, done: Iterable[StoredRun] = (), *, code: str = "") -> list[Run]:
-    """The runs that choose learning rates, then those that choose the reduction factor at the chosen rate.
-
-    The second part depends on the first, so it is planned once that is ``done``.
-    """
+    """The runs that choose learning rates and, once these are ``done``, the reduction factor at the chosen rate."""
     return _Planner(inputs, protocol, code or provenance.of_code(), {}).tuning(done) if protocol.tunes else []
 
 
@@ -206,14 +202,9 @@ class _Planner:
 
     def __init__(self, inputs: Inputs, protocol: Protocol, code: str, settings: Settings) -> None:
         self.inputs, self.protocol, self.settings, self.data = inputs, protocol, settings, DataFolder(inputs.data)
-        self.common = {
-            "code": code,
-            "encoder": provenance.of_encoder(inputs.encoder),
-            "device": inputs.device,
-            "test_limit": str(protocol.test_limit),
-            "dev_limit": str(protocol.dev_limit),
-            "em": json.dumps([protocol.em_steps, protocol.em_rates]),
-        }
+        self.common = {"code": code, "encoder": provenance.of_encoder(inputs.encoder), "device": inputs.device}
+        self.common |= {name: str(getattr(protocol, name)) for name in ("test_limit", "dev_limit")}
+        self.common["em"] = json.dumps([protocol.em_steps, protocol.em_rates])
         self.adapters = provenance.of_adapters(inputs.adapters)
 
     def runs(self) -> list[Run]:
@@ -293,12 +284,12 @@ class _Planner:
 
     def _groups(self) -> list[str]:
         """The groups whose sources all have data."""
-        files = {name: product(GROUPS[name].sources, ("train", "dev")) for name in self.protocol.groups}
-        there = {
-            name: all(self._has(name, name, code, source_split(name, code, split)) for code, split in needed)
-            for name, needed in files.items()
-        }
-        return [name for name in there if there[name]]
+        there = []
+        for name in self.protocol.groups:
+            files = product(GROUPS[name].sources, ("train", "dev"))
+            if all(self._has(name, name, code, source_split(name, code, split)) for code, split in files):
+                there.append(name)
+        return there
 
     def _has(self, left_out: str, group: str, language: str, split: str) -> bool:
         """Whether there is this file. A warning says what is left out without it."""

@@ -46,10 +46,9 @@ def of_encoder(name: str) -> str:
     """Checksum of an encoder's weights and vocabulary; for one on the hub, its name."""
     if name == "embedded":
         return f"{SHA256}-{VERSION}"
-    checksum = of_place(Path(name))
-    if not checksum and name.endswith(SUFFIX):
+    if name.endswith(SUFFIX) and not Path(name).exists():
         raise ZgulError(f"{name}: no such file")
-    return checksum or name
+    return of_place(Path(name)) or name
 
 
 def of_adapters(places: str) -> str:

@@ -1,7 +1,4 @@
-"""The rows of the paper's tables and of ours. A row is a trained method and a way to infer with it.
-
-They stand in ``rows.toml``. The plan of the runs, the report and ``zgul methods`` all read this registry.
-"""
+"""The rows of the paper's tables and of ours, from ``rows.toml``: a trained method and a way to infer with it."""
 
 import tomllib
 from collections.abc import Sequence

@@ -180,10 +180,7 @@ class Store:
                 self._insert("meta", key, _json(value))
 
     def plan(self, runs: Iterable[StoredRun]) -> None:
-        """Add runs. Known ones stay as they are.
-
-        A run of the same name with another hash (older code, other settings) no longer counts.
-        """
+        """Add runs. Known ones stay as they are; those of the same name with another hash no longer count."""
         with self._transaction() as db:
             for run in runs:
                 same = (run.name, run.hash)

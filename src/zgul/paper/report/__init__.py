@@ -15,11 +15,8 @@ from zgul.languages import GROUPS, find
 from zgul.paper import numbers
 from zgul.paper.export import TagAlphabet, analyse, open_store
 from zgul.paper.frame import Frame
-from zgul.paper.report import analysis_tables as analysis
-from zgul.paper.report import figures
-from zgul.paper.report import score_tables as scores
+from zgul.paper.report import document, figures, tables
 from zgul.paper.report.document import TABLES, Block, Figure, Page, ReportTable, group_title, listed, text
-from zgul.paper.report.writers import html_file, latex_document, latex_table, write_html, write_markdown
 from zgul.paper.rows import ZERO_SHOT
 from zgul.paper.store import FAILED
 from zgul.progress import Report as Progress
@@ -77,17 +74,17 @@ def report_files(frame: Frame, pages: Mapping[str, Page], formats: Iterable[str]
     blocks = {name: [block for blocks in page.sections.values() for block in blocks] for name, page in pages.items()}
     if "html" in formats:
         for name, page in pages.items():
-            yield f"{name}.html", write_html(page, draw).encode()
+            yield f"{name}.html", document.write_html(page, draw).encode()
         if compared := side_by_side(frame):
             yield SIDE_BY_SIDE, compared.encode()
     if "md" in formats:
         for name, page in pages.items():
-            yield f"{name.replace('index', 'report')}.md", write_markdown(page).encode()
+            yield f"{name.replace('index', 'report')}.md", document.write_markdown(page).encode()
     if "latex" in formats:
-        tables = [block for block in blocks["index"] if isinstance(block, ReportTable)]
-        for table in tables:
-            yield f"latex/{table.name}.tex", latex_table(table).encode()
-        yield "latex/all.tex", latex_document(table.name for table in tables).encode()
+        shown = [block for block in blocks["index"] if isinstance(block, ReportTable)]
+        for table in shown:
+            yield f"latex/{table.name}.tex", document.latex_table(table).encode()
+        yield "latex/all.tex", document.latex_document(table.name for table in shown).encode()
     if "figures" in formats:
         for figure in (block for part in blocks.values() for block in part if isinstance(block, Figure)):
             for kind, content in draw(figure).items():
@@ -107,29 +104,29 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
     """The sections of the main page. Where there is nothing to show, the command that makes it stands instead."""
     tasks = ("pos", "ner")
     zero_shot = f"{RUN} --only zero-shot"
-    verdicts = scores.verdict_table(frame)
-    summary = (*scores.summary(frame), *analysis.attention_summary(frame))
-    tuning = [analysis.tuning_table(frame, task) for task in tasks]
-    em = [analysis.em_choices_table(frame), scores.em_gains_table(frame), scores.em_tied_table(frame)]
-    text_runs = [scores.unlabelled_table(frame), figures.unlabelled_curve(frame)]
-    few_shot = [scores.few_shot_table(frame, group) for group in frame.groups("few-shot")]
+    verdicts = tables.verdict_table(frame)
+    summary = (*tables.summary(frame), *tables.attention_summary(frame))
+    tuning = [tables.tuning_table(frame, task) for task in tasks]
+    em = [tables.em_choices_table(frame), tables.em_gains_table(frame), tables.em_tied_table(frame)]
+    text_runs = [tables.unlabelled_table(frame), figures.unlabelled_curve(frame)]
+    few_shot = [tables.few_shot_table(frame, group) for group in frame.groups("few-shot")]
     few_shot_curves = [figures.few_shot_groups(frame), figures.few_shot_by_language(frame)]
-    data = [analysis.data_groups_table(frame), analysis.data_targets_table(frame)]
+    data = [tables.data_groups_table(frame), tables.data_targets_table(frame)]
     parts: tuple[tuple[str, Blocks, str], ...] = (
         ("Ours and the paper's", [figures.overview(frame)], RUN),
         ("How the results were made", [_as_list(head(frame))], RUN),
         ("Do the paper's claims hold here?", [summary, text("rule"), verdicts] if verdicts else [], RUN),
-        ("Earlier protocols", scores.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
+        ("Earlier protocols", tables.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
         ("Departures from the paper", [_as_list(departures(frame))], RUN),
-        ("Zero-shot", [scores.zero_shot_table(frame, task) for task in tasks], zero_shot),
+        ("Zero-shot", [tables.zero_shot_table(frame, task) for task in tasks], zero_shot),
         ("Tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
-        ("Entropy minimisation", [*em, *(scores.em_table(frame, task) for task in tasks)], zero_shot),
-        ("Attention", [analysis.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
+        ("Entropy minimisation", [*em, *(tables.em_table(frame, task) for task in tasks)], zero_shot),
+        ("Attention", [tables.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
         ("Unlabelled target text", text_runs, f"{RUN} --only unlabelled"),
         ("Few-shot", [*few_shot_curves, *few_shot], f"{RUN} --only few-shot"),
-        ("Encoders", [scores.encoders_table(frame, task) for task in tasks], f"{RUN} --encoder FOLDER"),
-        ("Class-wise F1", [analysis.classes_table(frame, task) for task in tasks], zero_shot),
-        ("Parameters and time", [analysis.cost_table(frame)], zero_shot),
+        ("Encoders", [tables.encoders_table(frame, task) for task in tasks], f"{RUN} --encoder FOLDER"),
+        ("Class-wise F1", [tables.classes_table(frame, task) for task in tasks], zero_shot),
+        ("Parameters and time", [tables.cost_table(frame)], zero_shot),
         ("Relatedness", figures.similarity_maps(), RUN),
         ("Data", data, "zgul report DIR --data DATA --output DIR"),
         ("Examples", _examples(frame), "zgul experiment export --sentences DIR FILE"),
@@ -180,16 +177,16 @@ def _examples(frame: Frame) -> Blocks:
     if frame.groups() and frame.store.has_sentences:
         blocks.append(f"The tags of any two systems on any sentence: [side by side]({SIDE_BY_SIDE}).")
     if printed := frame.analyses.get("paper_examples"):
-        blocks += [text("paper-examples-rule"), *map(analysis.example_table, printed)]
+        blocks += [text("paper-examples-rule"), *map(tables.example_table, printed)]
     if disputed := frame.analyses.get("examples"):
         first = {item["language"]: item for item in reversed(disputed)}
-        blocks += [text("examples-rule"), *map(analysis.example_table, reversed(first.values()))]
+        blocks += [text("examples-rule"), *map(tables.example_table, reversed(first.values()))]
     return blocks
 
 
 def _runs(frame: Frame) -> Blocks:
     meta = frame.store.meta
-    blocks: list[Block | None] = [analysis.runs_table(frame)]
+    blocks: list[Block | None] = [tables.runs_table(frame)]
     if commands := dict.fromkeys(filter(None, meta.get("commands") or [meta.get("command")])):
         blocks += ["Commands, in their order:", tuple(f"`{command}`" for command in commands)]
     if protocol := meta.get("protocol"):
@@ -207,12 +204,12 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
     task = GROUPS[group].task
     examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
     contents: dict[str, Blocks] = {
-        "Scores": [scores.language_rows_table(frame, group, code)],
-        "Weights and relatedness": [analysis.language_weights_table(frame, group, code)],
+        "Scores": [tables.language_rows_table(frame, group, code)],
+        "Weights and relatedness": [tables.language_weights_table(frame, group, code)],
         "Few-shot": [figures.few_shot_by_language(frame, code)],
-        "Class-wise F1": [analysis.classes_table(frame, task, code)],
-        "Examples": [analysis.example_table(item, number) for number, item in enumerate(examples, start=1)],
-        "Data": [analysis.data_targets_table(frame, code)],
+        "Class-wise F1": [tables.classes_table(frame, task, code)],
+        "Examples": [tables.example_table(item, number) for number, item in enumerate(examples, start=1)],
+        "Data": [tables.data_targets_table(frame, code)],
     }
     sections = {title: [block for block in blocks if block] for title, blocks in contents.items() if any(blocks)}
     return Page(f"{find(code).name} ({code}), {group_title(group)}, {task.upper()}", sections, {"index": "All results"})
@@ -227,15 +224,12 @@ def side_by_side(frame: Frame) -> str | None:
             gold = frame.store.gold(group, code)
             entries = (entry for row in ZERO_SHOT for entry in frame.entries(row, group, language=code))
             tags = {entry.score.row: frame.tags(entry) for entry in entries if entry.run.seed == seed}
-            languages[code] = {
-                "name": f"{find(code).name}, seed {seed}",
-                "words": [sentence.words for sentence in gold[:SENTENCES]],
-                "gold": alphabet.encode([sentence.tags for sentence in gold[:SENTENCES]]),
-                "systems": {row: alphabet.encode(said[:SENTENCES]) for row, said in tags.items()},
-                "total": len(gold),
-            }
+            words, right = ([getattr(s, side) for s in gold[:SENTENCES]] for side in ("words", "tags"))
+            told = {"name": f"{find(code).name}, seed {seed}", "words": words, "gold": alphabet.encode(right)}
+            systems = {row: alphabet.encode(said[:SENTENCES]) for row, said in tags.items()}
+            languages[code] = told | {"systems": systems, "total": len(gold)}
     tags_of = {letter: tag for tag, letter in alphabet.items()}
     data = json.dumps({"languages": languages, "tags": tags_of}, ensure_ascii=False)
     body = Path(__file__).with_name("side_by_side.html").read_text(encoding="utf-8")
     safe = data.replace("<", "\\u003c")  # a word must not end the script
-    return html_file("Two systems side by side", body.replace("DATA", safe)) if languages else None
+    return document.html_file("Two systems side by side", body.replace("DATA", safe)) if languages else None

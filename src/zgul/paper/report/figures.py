@@ -14,9 +14,8 @@ from zgul.evaluation import MeanStd
 from zgul.languages import GROUPS, find, similarity
 from zgul.paper import numbers
 from zgul.paper.frame import Frame, average
-from zgul.paper.report.analysis_tables import MEASURES, WEIGHTS, weights
 from zgul.paper.report.document import Figure, group_title, listed, text
-from zgul.paper.report.score_tables import few_shot_languages, few_shot_scores
+from zgul.paper.report.tables import MEASURES, WEIGHTS, few_shot_languages, few_shot_scores, weights
 from zgul.paper.rows import COMPARED, ZERO_SHOT, ZGUL
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -141,12 +140,9 @@ def few_shot_groups(frame: Frame) -> Figure | None:
 
 def few_shot_by_language(frame: Frame, language: str = "") -> Figure | None:
     """A panel for each language, or for one."""
-    panels = {
-        find(code).name: few_shot_scores(frame, group, COMPARED, [code])
-        for group in frame.groups("few-shot")
-        for code in frame.languages(group, "few-shot")
-        if language in ("", code)
-    }
+    codes = [(group, code) for group in frame.groups("few-shot") for code in frame.languages(group, "few-shot")]
+    chosen = [(group, code) for group, code in codes if language in ("", code)]
+    panels = {find(code).name: few_shot_scores(frame, group, COMPARED, [code]) for group, code in chosen}
     caption = text("few-shot-languages", whose=find(language).name if language else "each language")
     draw = partial(draw_curves, panels, "labelled sentences", columns=4)
     return Figure(f"few-shot-{language or 'languages'}", caption, draw) if panels else None
