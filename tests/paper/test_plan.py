@@ -11,7 +11,8 @@ from small_experiment import SMALL, write_experiment
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS
 from zgul.paper import provenance
-from zgul.paper.experiments import Estimate
+from zgul.paper.experiments import Estimate, Experiment
+from zgul.paper.export import export_results
 from zgul.paper.plan import (
     READING,
     VARIANTS,
@@ -250,3 +251,20 @@ def test_estimates_come_from_what_was_measured(inputs, protocol, tmp_path):
     assert known.seconds(runs[0]) == 123.0
     assert known.seconds(runs[1]) == rough.seconds(runs[1])
     assert known.total(runs, 2) == pytest.approx(sum(map(known.seconds, runs)) / 2)
+
+
+def test_rates_tuned_elsewhere(inputs, tmp_path):
+    protocol = Protocol(groups=("germanic",), seeds=(0,))
+    tried = tuning_plan(inputs, protocol)
+    store = Store(tmp_path / "tuned", create=True)
+    store.plan(done(run, 90 - abs(run.extra["rate"] - 1e-4)) for run in tried)
+    store.close()
+    export_results(tmp_path / "tuned", tmp_path / "tuned.json.gz")
+    for place in (tmp_path / "tuned", tmp_path / "tuned.json.gz"):
+        runs = Experiment(inputs, protocol, tmp_path / "out", ["zero-shot"], tuned=place).plan()
+        assert {run.part for run in runs} == {"zero-shot"}
+        assert {run.config["lr"] for run in runs if run.method == "zgul"} == {1e-4}
+        assert {run.config["lr"] for run in runs if run.method == "sft-m"} == {5e-5}  # the nearest of its grid
+    Store(tmp_path / "empty", create=True).close()
+    with pytest.raises(ZgulError, match="holds no tuning runs"):
+        Experiment(inputs, protocol, tmp_path / "out", tuned=tmp_path / "empty").plan()

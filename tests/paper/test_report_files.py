@@ -173,6 +173,7 @@ def test_an_export_of_the_first_format_gives_a_report():
     text = write_markdown(pages["index"])
     assert "| ZGUL is first, Germanic | does not hold | 51.3 | CPG 52.1 | −0.8 | −1.6 to −0.2 |" in text
     assert "| treated |" not in text and side_by_side(frame) is None and len(pages) == 1 + 15
+    assert "![" in text and "![" not in write_markdown(pages["index"], figures=False)
 
 
 def no_figures(_figure) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ ONLY = """Parts, groups, methods or targets; slashes join conditions: few-shot/g
 values with commas."""
 JOBS = "Processes side by side; 0: this one [default: GPU 6, CPU 1]."
 SAME_CODE = "Count finished runs although the code has changed since."
+TUNED = "Results, or an export, whose tuned rates are used instead of tuning again."
 SENTENCES = "Include the words of the test files; not every licence allows it."
 
 
@@ -40,6 +41,7 @@ def paper(
     jobs: Annotated[int | None, typer.Option(min=0, help=JOBS)] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start goes on.")] = None,
     same_code: Annotated[bool, typer.Option("--same-code", help=SAME_CODE)] = False,
+    tuned: Annotated[Path | None, typer.Option(help=TUNED)] = None,
 ) -> None:
     """Run the paper's evaluation by all methods, groups and seeds.
 
@@ -50,7 +52,7 @@ def paper(
     if output.exists() and not output.is_dir():
         raise ZgulError(f"{output} is a file. --output is a folder.")
     start = Inputs.from_dict(inputs | {"device": find_device(inputs.get("device", "auto")).type})
-    experiment = Experiment(start, chosen_protocol(given, quick), output, only or (), same_code)
+    experiment = Experiment(start, chosen_protocol(given, quick), output, only or (), same_code, tuned)
     workers = jobs if jobs is not None else (6 if start.device == "cuda" else 1)
     if dry_run:
         _show_plan(experiment, workers)
@@ -98,7 +100,7 @@ def _show_plan(experiment: Experiment, workers: int) -> None:
     left = [run for run in runs if run.hash not in done]
     print(f"{len(runs)} runs, {len(runs) - len(left)} done. With {workers or 1} processes side by side about")
     print(f"{_time(estimate.total(left, workers))} are left, by runs that were measured here and otherwise roughly.")
-    if experiment.protocol.tunes:
+    if experiment.protocol.tunes and not experiment.tuned:
         print("Learning rates are tuned first. Runs that depend on them may change.")
 
 

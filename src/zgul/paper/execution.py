@@ -193,6 +193,7 @@ class Executor:
         adapters = None
         if find_method(config.method).needs_bank:
             places = "new" if config.adapters == "new" else self.resources.inputs.adapters
+            seed_everything(config.seed)  # new adapters are drawn
             adapters = find_adapters(places, config.kept_sources, encoder[0], self.resources.inputs.encoder)
             adapters += load_adapters(self._text_folder(run) / ADAPTER) if run.extra.get("adapter") else []
         config = replace(config, device=str(self.device))

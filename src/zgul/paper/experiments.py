@@ -30,6 +30,7 @@ from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.errors import ZgulError
 from zgul.paper import plan, provenance
 from zgul.paper.execution import Executor
+from zgul.paper.export import open_store
 from zgul.paper.plan import PARTS, READING, Inputs, Protocol, Run
 from zgul.paper.store import DONE, FAILED, FILE, PLANNED, RUNNING, Store, StoredRun
 from zgul.progress import Report, Status, silent
@@ -52,18 +53,28 @@ class Experiment:
     output: Path
     only: Sequence[str] = ()  # see `select_runs`
     same_code: bool = False  # finished runs count although the code has changed since
+    tuned: Path | None = None  # results, or an export, whose tuning runs are used instead of tuning here
 
     def store(self) -> Store | None:
         """The results that there are."""
         return Store(self.output, create=True) if (self.output / FILE).is_file() else None
+
+    def tuning_runs(self) -> list[StoredRun]:
+        """The finished tuning runs of ``tuned``."""
+        runs = open_store(self.tuned).runs(part="tuning", status=DONE) if self.tuned else []
+        if self.tuned and not runs:
+            raise ZgulError(f"{self.tuned} holds no tuning runs. Leave --tuned out to tune here.")
+        return runs
 
     def plan(self) -> list[Run]:
         """The runs that can be planned now: tuning and, with the rates that are tuned so far, everything else."""
         store = self.store()
         meta, done = (store.meta, store.runs(status=DONE)) if store is not None else ({}, [])
         code = str(meta.get("code", "")) if self.same_code else ""
-        tuning = plan.tuning_plan(self.inputs, self.protocol, done, code=code)
-        settings = plan.tuned_settings(run for run in done if run.hash in {run.hash for run in tuning})
+        given = self.tuning_runs()
+        tuning = [] if given else plan.tuning_plan(self.inputs, self.protocol, done, code=code)
+        own = {run.hash for run in tuning}
+        settings = plan.tuned_settings(given or [run for run in done if run.hash in own])
         runs = plan.paper_plan(self.inputs, self.protocol, settings, code=code)
         # tuning is always part of the plan, because the other runs rest on it
         patterns = [part for pattern in self.only for part in pattern.split(",") if part.strip() != "tuning"]
@@ -130,6 +141,7 @@ def _next_work(experiment: Experiment, workers: int) -> Work | None:
         return None
     runs = [run for run in left if run.part == "tuning"] or left
     _note(store, runs, experiment)
+    store.plan(experiment.tuning_runs())  # the report shows them
     estimate = Estimate(experiment.inputs, experiment.protocol, store)
     store.close()
     ordered = sorted(runs, key=lambda run: (PARTS.index(run.part), run.seed, -estimate.seconds(run)))

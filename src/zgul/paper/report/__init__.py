@@ -79,7 +79,8 @@ def report_files(frame: Frame, pages: Mapping[str, Page], formats: Iterable[str]
             yield SIDE_BY_SIDE, compared.encode()
     if "md" in formats:
         for name, page in pages.items():
-            yield f"{name.replace('index', 'report')}.md", document.write_markdown(page).encode()
+            text = document.write_markdown(page, figures="figures" in formats)
+            yield f"{name.replace('index', 'report')}.md", text.encode()
     if "latex" in formats:
         shown = [block for block in blocks["index"] if isinstance(block, ReportTable)]
         for table in shown:

@@ -246,12 +246,13 @@ def _html_prose(text: str) -> str:
 _html_cell = partial(_show, escape=_html, bold="<b>{}</b>", std="<i> ±{}</i>", paper="<small>paper {}</small>")
 
 
-def write_markdown(page: Page) -> str:
-    """A page. Its figures are links to files in the folder ``figures``."""
+def write_markdown(page: Page, figures: bool = True) -> str:
+    """A page. Its figures are links to files in the folder ``figures``, or left out."""
     links = ", ".join(f"[{title}]({name.replace('index', 'report')}.md)" for name, title in page.links.items())
-    parts = [f"# {page.title}", f"Pages: {links}"]
+    parts = [f"# {page.title}", *([f"Pages: {links}"] if links else [])]
     for title, blocks in page.sections.items():
-        parts += [f"## {title}", *map(_markdown_block, blocks)]
+        shown = [block for block in blocks if figures or not isinstance(block, Figure)]
+        parts += [f"## {title}", *map(_markdown_block, shown)] if shown else []
     return "\n\n".join(parts) + "\n"
 
 
