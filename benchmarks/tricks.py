@@ -26,7 +26,6 @@ from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
 from zgul.fast import engine as engine_module
 from zgul.fast.engine import Engine, engine
-from zgul.fast.packing import Packing
 from zgul.methods.model import Inferred, infer
 from zgul.tagger import Tagger
 
@@ -54,14 +53,9 @@ def _unfolded(tagger: Tagger) -> Engine:
     return plain
 
 
-def _torch_pack(self: Packing, values: Tensor) -> Tensor:
-    return values.flatten(0, 1).index_select(0, self.places)
-
-
 TRICKS = (
     Trick("folding", off=_unfolded),
     Trick("packing", off=lambda tagger: partial(infer, tagger.engine.model)),
-    Trick("packed gradient", without=lambda: mock.patch.object(Packing, "pack", _torch_pack), modes=("EM",)),
     Trick("graphs", without=lambda: mock.patch.object(engine_module, "GRAPHED", 0), gpu_only=True),
 )
 

@@ -4,8 +4,6 @@ Only attention needs to know which pieces belong together. Everything else works
 row, [P, ...] instead of [B, T, ...].
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,21 +12,6 @@ from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import Attend
 from zgul.ensemble.em import Alpha, Choose, EMConfig
 from zgul.methods.model import Model, softmax_scores
-
-
-class _Pack(torch.autograd.Function):
-    """Select rows. Each row is selected once, so the gradient is a copy. torch's own version is a slow sum."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.size = len(values)
-        return values.index_select(0, places)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (gradient,), (places,) = gradients, ctx.saved_tensors
-        return gradient.new_zeros(ctx.size, *gradient.shape[1:]).index_copy_(0, places, gradient), None
 
 
 class Packing:
@@ -42,8 +25,7 @@ class Packing:
 
     def pack(self, values: Tensor) -> Tensor:
         """[B, T, ...] to [P, ...]."""
-        packed: Tensor = _Pack.apply(values.flatten(0, 1), self.places)  # type: ignore[no-untyped-call]
-        return packed
+        return values.flatten(0, 1).index_select(0, self.places)
 
     def unpack(self, values: Tensor) -> Tensor:
         """[P, ...] to [B, T, ...], with zeros in the padding."""
