@@ -16,7 +16,7 @@ from zgul.encoders.batches import Batch, PieceEncoder
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
-from zgul.fast.folding import FoldedWeighting, fold
+from zgul.fast.folding import FoldedWeighting, WideWeighting, fold
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.model import Inferred, infer
 from zgul.tagger import Tagger
@@ -27,6 +27,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in MET
     "zgul, additive": ("zgul", {"l_scores": "additive"}),
     "zgul, max": ("zgul", {"combine": "max"}),
     "zgul, low-rank": ("zgul", {"encoder_rank": 2}),
+    "zgul, wide": ("zgul", {}),  # adapters that are wider together than the encoder
+    "zgul-no-l, wide": ("zgul-no-l", {}),
+    "zgul-no-f, wide": ("zgul-no-f", {}),
     "zgul, first block": ("zgul", {"invertible": "first"}),
     "zgul, mixed blocks, low-rank": ("zgul", {"invertible": "mixed", "encoder_rank": 2}),
     "zgul-no-f, mixed blocks": ("zgul-no-f", {"invertible": "mixed"}),
@@ -70,8 +73,19 @@ def tagger_of(kind: str, precision: str = "float32", device: str = "cpu") -> Tag
         double=precision == "float64",
         scale=0.1 if precision == "bfloat16" else 0.4,
         standardise="standardised" in kind,
+        size=12 if "wide" in kind else None,
     )
+    if "wide" in kind:
+        make_invertible(tagger.model.weighting)
     return tagger.to(device)
+
+
+@torch.no_grad()
+def make_invertible(weighting: Any, scale: float = 0.1) -> None:
+    """Make W_v and the halves of C the identity, a little changed."""
+    for linear in [*weighting.value, *weighting.combine]:
+        identity = torch.eye(len(linear.weight)).repeat(1, linear.in_features // linear.out_features)
+        linear.weight.copy_(identity + scale * torch.randn(identity.shape, generator=torch.Generator().manual_seed(2)))
 
 
 def strategies_of(tagger: Tagger, em: bool) -> list[str]:
@@ -219,8 +233,22 @@ def test_weights_that_need_no_change_are_shared() -> None:
 
 def test_what_is_linear_is_folded_and_the_maximum_is_not() -> None:
     for kind in KINDS:
-        folded = isinstance(fold(tagger_of(kind).model).weighting, FoldedWeighting)
+        folded = isinstance(fold(tagger_of(kind).model).weighting, FoldedWeighting | WideWeighting)
         assert folded == (kind.startswith("zgul") and kind != "zgul, max"), kind
+
+
+def test_wide_banks_have_a_form_of_their_own_where_it_is_exact_enough() -> None:
+    for kind in KINDS:
+        assert isinstance(fold(tagger_of(kind).model).weighting, WideWeighting) == ("wide" in kind), kind
+    tagger = small_tagger("zgul", size=12)
+    weighting: Any = tagger.model.weighting
+    make_invertible(weighting, scale=0.0)
+    for condition, precision, wide in ((50, "float32", True), (50, "bfloat16", False), (200, "float32", False)):
+        with torch.no_grad():
+            weighting.value[1].weight[0, 0] = condition
+        assert isinstance(fold(tagger.model, precision).weighting, WideWeighting) == wide
+        batch = small_batch(tagger, mixed_sentences())
+        assert_same(engine(tagger.model)(batch), infer(tagger.model, batch), batch, "float32", condition)
 
 
 def test_low_rank_updates_are_merged_whatever_the_weighting() -> None:

@@ -13,6 +13,7 @@ add nothing, because every activation here maps 0 to 0.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,6 +31,12 @@ class AdapterOutputs:
     a: Tensor  # [..., N, r]
     up: Tensor  # [N, r, d]: U_n transposed
     bias: Tensor  # [N, d]: b_n
+
+    @cached_property
+    def written(self) -> Tensor:
+        """All outputs written out: [N, ..., d]."""
+        a = self.a.movedim(-2, 0)  # [N, ..., r]
+        return torch.baddbmm(self.bias[:, None], a.flatten(1, -2), self.up).view(*a.shape[:-1], -1)
 
     def dot(self, query: Tensor) -> Tensor:
         """``q · u_n`` for queries [..., d]: [..., N]."""

@@ -46,11 +46,10 @@ class Alpha:
     def __call__(self, layer: int, scores: Callable[[], Tensor]) -> Tensor:
         """The weights of a layer. The first call takes α⁰ from the model."""
         if layer not in self.start:
-            with torch.no_grad():
-                start = scores()
-                start = start.to(torch.promote_types(start.dtype, torch.float32))  # small moves must not be lost
-                self.start[layer] = start.softmax(dim=-1) if self.config.start == "probabilities" else start
-                self.moves[layer] = self.no_move(layer, start).requires_grad_()
+            start = scores().detach()
+            start = start.to(torch.promote_types(start.dtype, torch.float32))  # small moves must not be lost
+            self.start[layer] = start.softmax(dim=-1) if self.config.start == "probabilities" else start
+            self.moves[layer] = self.no_move(layer, start).requires_grad_()
         return self.weights(layer)
 
     def weights(self, layer: int) -> Tensor:

@@ -48,7 +48,7 @@ class Engine:
 
     def __init__(self, model: Model, device: torch.device, precision: str) -> None:
         self.device, self.precision = device, precision
-        self.model = moved_copy(fold(model), device, half=precision == "bfloat16", frozen=True).eval()
+        self.model = moved_copy(fold(model, precision), device, half=precision == "bfloat16", frozen=True).eval()
         self.multiple = 8 if device.type == "cuda" else 1  # batches are padded to a multiple of this length
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
         self._lock: AbstractContextManager[object] = GPU_LOCK if device.type == "cuda" else nullcontext()
