@@ -112,7 +112,7 @@ class Job:
     def encode(self) -> None:
         """The plain encoder on the batches in which these sentences are tagged."""
         engine = self.tagger.engine
-        for batch in encode(self.tagger, self.sentences).batches(engine.max_tokens, multiple=engine.multiple):
+        for batch in encode(self.tagger, self.sentences).batches(engine.max_tokens, **engine.shapes):
             encode_packed(engine.model.encoder, batch)
 
     def f1(self, *, adaptive: bool) -> float:

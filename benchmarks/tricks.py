@@ -96,7 +96,7 @@ def measured_places(context: Context) -> Iterator[Place]:
     for name, tagger, limit in zip((SHIPPED, WIDE), (shipped, wide), context.sizes.tricks, strict=True):
         corpus = encode(shipped, context.sentences("pos", "fo", limit=limit))
         corpus = with_random_pieces(corpus, tagger) if tagger is wide else corpus
-        yield Place(name, tagger, list(corpus.batches(tagger.engine.max_tokens, multiple=tagger.engine.multiple)))
+        yield Place(name, tagger, list(corpus.batches(tagger.engine.max_tokens, **tagger.engine.shapes)))
 
 
 def _measure(context: Context, place: Place, mode: str, results: dict[Trick, Result]) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from zgul.cli import app
 from zgul.errors import ZgulError
-from zgul.languages import SOURCES, TARGETS, feature_source, similarity
+from zgul.languages import SOURCES, TARGETS, similarity
 from zgul.tagging.serving import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
@@ -68,7 +68,6 @@ def test_one_language_as_json() -> None:
 
 
 def test_whose_features_pomak_has_is_said() -> None:
-    feature_source.cache_clear()
     text = " ".join(run("languages", "Pomak").split())
     assert "those of its closest relative Bulgarian (bg) are used" in text
     assert "private use" in text

@@ -63,7 +63,7 @@ def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
     assert values["options"]["combine"] == "max" and values["options"]["dropout"] == 0.2
     assert values["weight_decay"] == 0.01 and values["unannotated"] == ["PUNCT"] and values["label_set_per_corpus"]
     tagger = load_tagger(tmp_path / "out")
-    assert tagger.parts.sources == ["en", "de"] and tagger.about["sentences"] == {"en": 30, "de": 30}
+    assert tagger.parts.sources == ("en", "de") and tagger.about["sentences"] == {"en": 30, "de": 30}
     assert "PUNCT" not in tagger.labels
 
     zgul("train", "--config", tmp_path / "out" / "train.yaml", "--output", tmp_path / "again")

@@ -56,7 +56,7 @@ def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAda
     path = shipped_folder() / SHIPPED_ADAPTERS
     if not path.is_file():
         raise ZgulError(f"{path}: the shipped language adapters are missing. Install the package again.")
-    return _load_once(path) if languages is None else select_adapters(_load_once(path), languages)
+    return list(_load_once(path)) if languages is None else select_adapters(_load_once(path), languages)
 
 
 _load_once = lru_cache(maxsize=2)(load_adapters)

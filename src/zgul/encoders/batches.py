@@ -29,9 +29,7 @@ from zgul.errors import ZgulError
 
 Integers = NDArray[np.int64]
 IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
-# On a CPU nothing is gained by batches of more than ENOUGH tokens, so they hold chunks of nearly the same length:
-# at least NEAR times the longest.
-NEAR, ENOUGH = 0.9, 512
+ENOUGH = 512  # tokens in a batch: fewer are not worth having less padding
 MAX_TYPES = 50_000  # word types that are remembered; about 15 MB
 STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
 
@@ -125,8 +123,14 @@ class EncodedCorpus:
             table=self.table,
         )
 
-    def batches(self, max_tokens: int, *, multiple: int = 1, rows: Tensor | None = None) -> Iterator[Batch]:
-        """All chunks (or these) once, longest first, in batches of at most about ``max_tokens``, padding included."""
+    def batches(
+        self, max_tokens: int, *, multiple: int = 1, alike: float = 0.0, rows: Tensor | None = None
+    ) -> Iterator[Batch]:
+        """All chunks (or these) once, longest first, in batches of at most about ``max_tokens``, padding included.
+
+        Batches are padded to a ``multiple`` of this length. The chunks of a large batch are at least ``alike`` times as
+        long as its longest.
+        """
         all_lengths = self.lengths.cpu()
         order = torch.arange(len(self)) if rows is None else rows.cpu()
         order = order[torch.argsort(all_lengths[order], descending=True, stable=True)]
@@ -136,9 +140,8 @@ class EncodedCorpus:
             longest = int(lengths[at])
             length = -(-longest // multiple) * multiple
             count = max(1, max_tokens // length)
-            if not self.pieces.is_cuda:
-                near = int((lengths[at : at + count] >= NEAR * longest).sum())
-                count = min(count, max(near, -(-ENOUGH // length)))
+            near = int((lengths[at : at + count] >= alike * longest).sum())
+            count = min(count, max(near, -(-ENOUGH // length)))
             yield self.batch(order[at : at + count].to(self.starts.device), length)
             at += count
 

@@ -1,6 +1,8 @@
 """CUDA graphs: a step is captured once for each batch shape and replayed.
 
 On a GPU, small models spend their time on kernel launches, not on arithmetic. A graph launches all kernels at once.
+
+Gain on a GPU: not measured yet for each trick alone (`python -m benchmarks --device cuda --rows tricks`).
 """
 
 from collections.abc import Callable, Hashable

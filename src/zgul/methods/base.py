@@ -1,6 +1,6 @@
 """What a method is: what it builds, what of it is trained, and how it infers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -41,16 +41,16 @@ class MethodOptions(Options):
     cpg_bottleneck: int = option(128, "CPG: bottleneck of the generated adapter.", least=1)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Parts:
     """What a method builds a model from."""
 
     encoder: Encoder
-    labels: list[str]
-    sources: list[str]
-    adapters: list[LanguageAdapter] = field(default_factory=list)
-    options: MethodOptions = field(default_factory=MethodOptions)
-    features: dict[str, np.ndarray] = field(default_factory=dict)  # given ones win over URIEL's
+    labels: Sequence[str]
+    sources: Sequence[str]
+    adapters: Sequence[LanguageAdapter] = ()
+    options: MethodOptions = MethodOptions()
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)  # given ones win over URIEL's
 
     def bank(self) -> Bank:
         """The bank of the sources, and of further languages that have an adapter (a target's, say)."""

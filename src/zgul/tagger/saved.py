@@ -22,7 +22,6 @@ from torch import Tensor
 from zgul import __version__, encoders
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import checksum, load_adapters, save_adapters, shipped_adapters
-from zgul.devices import moved_copy
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
@@ -89,7 +88,7 @@ def save_tagger(
         "merged": merged,
         "em": {language: config.to_dict() for language, config in tagger.em.items()},
         "features": {code: np.asarray(value).tolist() for code, value in parts.features.items()},
-        "about": tagger.about,
+        "about": dict(tagger.about),
     }
     write_json(folder / CONFIG, config)  # last: where it exists, the tagger is complete
 
@@ -208,7 +207,7 @@ def _encoder(
         name = given or name
         body, tokenizer = encoders.load(folder / ENCODER if name == ENCODER else name)
     else:
-        body, tokenizer = moved_copy(given[0], given[0].words.weight.device), given[1]
+        body, tokenizer = given
     if (body.width, body.depth) != (info["width"], info["depth"]):
         made = f"trained on an encoder of {info['depth']} layers of width {info['width']}"
         raise ZgulError(f"{folder} was {made}. The one given has {body.depth} of width {body.width}.")

@@ -4,9 +4,11 @@ Taggers do not change. `Tagger.to` and `dataclasses.replace` make new ones, whic
 threads may predict with one tagger.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +30,8 @@ from zgul.methods.model import Inferred, Model, infer
 from zgul.tagger.decoding import decoder, valid_iob2
 
 UNNAMED = "given"  # the name of an encoder that came without one
+READ_ONLY = ("em", "about")  # loaded taggers are shared, so nobody may change their settings
+_MAKING_ENGINE = threading.Lock()
 
 Infer = Callable[[Batch, EMConfig | None], Inferred]
 OnBatch = Callable[[int], None]  # receives how many chunks were done
@@ -54,10 +58,14 @@ class Tagger:
     task: str
     encoder_name: str
     strategy: str
-    em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
+    em: Mapping[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
     precision: str = "float32"  # of predictions
-    about: dict[str, Any] = field(default_factory=dict)  # how it was made
+    about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
+
+    def __post_init__(self) -> None:
+        for name in READ_ONLY:
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @classmethod
     def new(
@@ -75,20 +83,24 @@ class Tagger:
         strategy: str = "",
         related_letters: bool = False,
     ) -> Self:
-        """An untrained tagger. It takes over the encoder: low-rank updates are added to it, and it may be trained."""
-        chosen = find_method(method)
-        bank = list(adapters) if chosen.needs_bank else []
-        parts = Parts(encoder[0], list(labels), list(sources), bank, options or MethodOptions(), features or {})
+        """An untrained tagger. The given encoder stays as it is; weights that are not trained are shared with it."""
+        chosen, body = find_method(method), encoder[0]
+        body = moved_copy(body, body.words.weight.device)
+        bank = tuple(adapters) if chosen.needs_bank else ()
+        parts = Parts(body, tuple(labels), tuple(sources), bank, options or MethodOptions(), features or {})
         pieces = PieceEncoder(encoder[1], parts.encoder.max_pieces, related_letters=related_letters)
         strategy = chosen.check_strategy(strategy or chosen.strategies[0])
-        return cls(chosen, parts, chosen.build(parts).eval(), pieces, task, encoder_name, strategy)
+        model = chosen.build(parts).eval()
+        for parameter in filter(lambda parameter: parameter.requires_grad, body.parameters()):
+            parameter.data = parameter.data.clone()  # training must not change the given encoder
+        return cls(chosen, parts, model, pieces, task, encoder_name, strategy)
 
     @property
     def device(self) -> torch.device:
         return self.model.head.weight.device
 
     @property
-    def labels(self) -> list[str]:
+    def labels(self) -> Sequence[str]:
         return self.parts.labels
 
     @property
@@ -103,11 +115,18 @@ class Tagger:
     @cached_property
     def engine(self) -> Engine:
         """The fast form of the model. Whoever changes weights makes a new tagger (`replace`)."""
-        return engine(self.model, self.device, self.precision)
+        with _MAKING_ENGINE:  # one for all threads
+            made: Engine | None = vars(self).get("engine")
+            return made or engine(self.model, self.device, self.precision)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: everything but the engine, which is made again on first use."""
-        return {name: value for name, value in vars(self).items() if name != "engine"}
+        state = {name: value for name, value in vars(self).items() if name != "engine"}
+        return state | {name: dict(state[name]) for name in READ_ONLY}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
 
     def to(self, device: torch.device | str) -> Self:
         """This tagger on a device; itself if it is there."""
@@ -206,7 +225,7 @@ class Tagger:
         """
         limit = self.engine.max_tokens // copies
         advice = "cut long sentences, tag without EM (--no-em), or use a device with more memory (--device cpu)"
-        for batch in encoded.batches(limit, multiple=self.engine.multiple, rows=rows):
+        for batch in encoded.batches(limit, **self.engine.shapes, rows=rows):
             length = batch.input_ids.shape[1]
             fits = max(1, min(len(batch), limit // length))
             done, fitted = halving(partial(_in_parts, batch, run), fits, "sentences", advice)

@@ -1,5 +1,6 @@
 """Load taggers: those that serve a language (`load`, which is ``zgul.load``), shipped ones by name, and folders."""
 
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +10,17 @@ from typing import Any
 
 import torch
 
-from zgul.devices import find_device
+from zgul.devices import find_device, find_precision
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.adaptive import AdaptiveEM
-from zgul.fast.engine import find_precision
 from zgul.files import shipped_folder
 from zgul.languages import Language, assign_group, find
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
+_LOADING = threading.Lock()  # else threads that come at once would each load a tagger of their own
 SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
 
 
@@ -126,8 +127,8 @@ class ShippedTagger(Tagger):
         shipped = load_shipped(self.name)
         if not torch.equal(self.model.head.weight.cpu(), shipped.model.head.weight):  # it was trained further
             return super().__reduce_ex__(protocol)
-        settings = [getattr(self, field) for field in SETTINGS]
-        return _restore, (self.name, str(self.device), *settings)
+        state = self.__getstate__()
+        return _restore, (self.name, str(self.device), *(state[field] for field in SETTINGS))
 
 
 def _restore(name: str, device: str, *settings: Any) -> Tagger:
@@ -141,7 +142,8 @@ def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> 
         problem = f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}).'
         advice = "or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
         raise ZgulError(f"{problem} Install the package with its weights again, {advice}")
-    return _load(path, str(find_device(device)), precision)
+    with _LOADING:
+        return _load(path, str(find_device(device)), precision)
 
 
 @lru_cache(maxsize=16)

@@ -5,20 +5,16 @@ for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy come
 ``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """
 
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from zgul.errors import ZgulError, ZgulWarning
+from zgul.errors import ZgulError
 from zgul.files import read_json, shipped_folder
 from zgul.languages import GROUPS, SOURCES, Language, find
 from zgul.languages.groups import Assignment, assign_group, explain_group
 from zgul.languages.relatedness import KINDS, Kind, feature_source, most_related, similarity
 
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
-# A profile says whose features are used, so a warning about it would only repeat that.
-_no_warnings = partial(warnings.catch_warnings, action="ignore", category=ZgulWarning)
 CHECK = "Check its tags before you rely on them."
 
 
@@ -114,13 +110,12 @@ def serving(lang: str | Language, task: str) -> Served:
 def describe(language: str | Language) -> LanguageProfile:
     """Collect what is known about a language, which may be given by any code or name."""
     language = find(language)
-    with _no_warnings():
-        assignment = explain_group(language)
-        similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
-        ranked = dict(sorted(similar.items(), key=lambda item: -item[1]["average"]))
-        nearest = most_related(language, assignment.group.sources if assignment.group else SOURCES)
-        taggers = [replace(serving(language, task), expected=expected_accuracy(language, task)) for task in TASKS]
-        features = feature_source(language.iso3).code
+    assignment = explain_group(language)
+    similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
+    ranked = dict(sorted(similar.items(), key=lambda item: -item[1]["average"]))
+    nearest = most_related(language, assignment.group.sources if assignment.group else SOURCES)
+    taggers = [replace(serving(language, task), expected=expected_accuracy(language, task)) for task in TASKS]
+    features = feature_source(language.iso3).code
     return LanguageProfile(language, assignment, features, nearest, ranked, tuple(taggers))
 
 
@@ -130,9 +125,8 @@ def paper_languages() -> list[PaperLanguage]:
     for group in GROUPS.values():
         for code in (*group.sources, *group.targets):
             role = "target" if code in group.targets else "source"
-            with _no_warnings():
-                nearest = most_related(code, group.sources) if role == "target" else None
-                taggers = {task: serving(code, task).name for task in TASKS}
+            nearest = most_related(code, group.sources) if role == "target" else None
+            taggers = {task: serving(code, task).name for task in TASKS}
             rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
     return rows
 
@@ -154,12 +148,11 @@ def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy |
     if history and language.code in config["sources"]:
         best = round(max(entry["dev_f1"] for entry in history), 1)
         return ExpectedAccuracy(best, tuple(config["sources"]), "measured on the dev sets of all its source languages")
-    with _no_warnings():
-        group = assign_group(language)
-        relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
-        if served.warning or group is None or not relatives:
-            return None
-        nearest = most_related(language, relatives)
+    group = assign_group(language)
+    relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
+    if served.warning or group is None or not relatives:
+        return None
+    nearest = most_related(language, relatives)
     spread = f"related languages have {min(relatives.values()):.0f} to {max(relatives.values()):.0f}"
     note = f"a guess, as measured on its closest relative {find(nearest)}; {spread}. Check a sample by hand"
     return ExpectedAccuracy(relatives[nearest], (nearest,), note)

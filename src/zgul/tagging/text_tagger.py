@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
+from zgul.devices import release_memory
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.fast.engine import release_memory
 from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
