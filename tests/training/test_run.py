@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(place: Path, tmp_path:
 
     with pytest.raises(RuntimeError):
         train(config(place), tmp_path, report=stop)
-    with pytest.raises(ZgulError, match=r"unfinished run\. Go on with --resume"):
+    with pytest.raises(ZgulError, match=r"unfinished run\. Continue it with --resume"):
         train(config(place), tmp_path)
     with pytest.raises(ZgulError, match="another configuration"):
         train(config(place, lr=0.5), tmp_path, saving=RESUME)
@@ -216,7 +216,7 @@ def test_a_finished_model_is_not_overwritten(place: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"group": "romance"}, r"There is no group 'romance'\. There are: germanic"),
+        ({"group": "romance"}, r"There is no group 'romance'\. Choose one of: germanic"),
         ({"group": "", "sources": ()}, "Say what to train on"),
         ({"group": "", "sources": ("en", "qqqq")}, "qqqq"),
         ({"leave_out": ("sw",)}, "sw cannot be left out"),

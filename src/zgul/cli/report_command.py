@@ -1,4 +1,4 @@
-"""``zgul report``: tables and figures of the paper's experiments from their results."""
+"""``zgul report``: write tables and figures from the results of the paper's experiments."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +25,8 @@ def report(
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.
 
-    DIR/index.html needs no other file; a page for each language lies beside it. DIR/report.md, DIR/latex and
-    DIR/figures hold the same for papers. HTML and figures need matplotlib: pip install 'zgul[plots]'.
+    DIR/index.html needs no other file. Each language has a page in the same folder. DIR/report.md, DIR/latex and
+    DIR/figures contain the same for use in papers. HTML and figures need matplotlib: pip install 'zgul[plots]'.
     """
     before = {}
     for item in earlier or []:

@@ -46,7 +46,7 @@ class LanguageVectors(nn.Module):
         self.project.bias.copy_(scale * count**0.5 - weight.sum(dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features [M, F] to language vectors [M, size]."""
+        """Map features [M, F] to language vectors [M, size]."""
         return torch.relu(self.project(features))
 
 
@@ -66,7 +66,7 @@ class Lang2Vec(nn.Module):
             self.value = nn.Linear(width, 1)
 
     def forward(self, languages: Tensor, sources: Tensor) -> Tensor:
-        """Language vectors [M, size] and those of the sources [N, size] to scores [M, N]."""
+        """Map language vectors [M, size] and those of the sources [N, size] to scores [M, N]."""
         if self.form == "bilinear":
             return languages @ self.bilinear @ sources.t()
         pairs = torch.tanh(self.query(languages)[:, None] + self.key(sources))  # [M, N, d]
