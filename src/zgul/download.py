@@ -49,7 +49,7 @@ class NotFoundError(ZgulError):
 
 
 class ChecksumError(ZgulError):
-    """The file arrived, but it is not the one that was asked for."""
+    """The file arrived, but it is not the requested one."""
 
 
 class _Interrupted(Exception):

@@ -30,7 +30,7 @@ _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most"
 
 @dataclass(frozen=True)
 class Declared:
-    """What `option` says about a field, beside its name and default."""
+    """What `option` declares about a field, besides its name and default."""
 
     help: str
     choices: tuple[str, ...]

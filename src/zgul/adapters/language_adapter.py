@@ -1,7 +1,7 @@
 """The adapter of one language: bottlenecks as in MAD-X, in Pfeiffer's placement, and the invertible NICE block.
 
 The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to the feed-forward output.
-The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
+The invertible block comes after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
 from collections.abc import Iterable, Sequence

@@ -21,7 +21,7 @@ def report(
     formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
     data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
     earlier: Annotated[list[str] | None, typer.Option(help="NAME=RESULTS of an earlier protocol. Repeatable.")] = None,
-    label: Annotated[str, typer.Option(help="What these results are called beside earlier ones.")] = "this report",
+    label: Annotated[str, typer.Option(help="Name of these results beside earlier ones.")] = "this report",
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.
 

@@ -217,7 +217,7 @@ class _Fetch:
         """Download first, then write each file of the folder once, then record what is now trusted."""
         places = {place for dataset in datasets for place in dataset.places}
         for path in sorted(self.root / place for place in places.difference(self.laid_out)):
-            if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never write over, or beside, files of others
+            if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never overwrite other files or mix with them
                 raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
         releases = self.releases | {dataset.name: dataset.release for dataset in datasets}
         known = (at_release(listed, releases[listed.name]) for listed in DATASETS if listed.name in releases)

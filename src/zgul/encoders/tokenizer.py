@@ -182,7 +182,7 @@ def compile_charsmap(charsmap: Mapping[str, str]) -> bytes:
 def double_array(values: Mapping[bytes, int]) -> list[int]:
     """A trie in the layout of the darts-clone library; keys are non-empty and without NUL.
 
-    The children of the node at ``p`` lie at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
+    The children of the node at ``p`` are at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
     unit is label | has-leaf bit | offset << 10, a leaf is value | leaf bit.
     """
     root: dict[int, Any] = {}

@@ -48,7 +48,7 @@ BLOCK = 128  # pieces
 JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
 MEASURED = ("f1", "accuracy", "precision", "recall", "per_class", "sentences", "words")  # what a score keeps
 Runs = dict[str, Run]  # by hash
-Facts = dict[str, Any]  # what a run records beside its scores
+Facts = dict[str, Any]  # what a run records besides its scores
 
 
 class Resources:

@@ -28,7 +28,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class PaperExample:
-    """A sentence of the paper's appendix. "…" stands where the paper leaves words out."""
+    """A sentence of the paper's appendix. "…" marks words that the paper leaves out."""
 
     label: str
     language: str

@@ -60,7 +60,7 @@ def load(
         tagger = load_named(str(model), place, precision)
         if task not in (None, tagger.task):
             raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
-        served = {tagger.task: Served(str(model), tagger.task, None, "it was asked for by name")}
+        served = {tagger.task: Served(str(model), tagger.task, None, "the user named it")}
         taggers = {tagger.task: tagger}
     else:
         group = assign_group(language)

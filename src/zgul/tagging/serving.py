@@ -1,6 +1,6 @@
 """Find the shipped tagger that serves a language, and the accuracy to expect. This module needs no torch.
 
-A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
+A shipped tagger is a folder beside ``adapters.safetensors``, named after its group and task (``germanic-pos``) or,
 for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy comes from the ``about`` part of its
 ``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """

@@ -113,14 +113,14 @@ def train(
     if folder is not None:
         check_output(folder, saving)
     if config.tensorboard and folder is None:
-        raise ZgulError("The TensorBoard log is written beside the model: give --output.")
+        raise ZgulError("The TensorBoard log is written into the folder of the model. Give it with --output.")
     data = load_labelled(config)
     judges = find_judges(config)  # before training, so that missing data is noticed early
     tagger = new_tagger(config, data.labels)
     tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config, folder)
     if saving.resume and not trainer.resume():
-        warnings.warn(f"{folder} has no checkpoint to resume from. Starting anew.", ZgulWarning, stacklevel=2)
+        warnings.warn(f"{folder} has no checkpoint to resume. Training starts again.", ZgulWarning, stacklevel=2)
     if folder is not None:  # only now, because the checkpoint could belong to another run, which would be lost
         config.save(folder / CONFIG)
         if not saving.resume:
