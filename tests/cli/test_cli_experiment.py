@@ -132,7 +132,7 @@ def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
     ("options", "message"),
     [
         (["--seeds", "one"], "seeds must be a whole number, not 'one'"),
-        (["--only", "zguul"], "no run has it"),
+        (["--only", "zguul"], "no run fits"),
         (["--adapters", "nowhere"], "No language adapters at"),
         (["--data", "nowhere"], "no such folder"),
         (["--output", __file__, "--dry-run"], "is a file. Give a folder with --output"),

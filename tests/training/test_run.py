@@ -344,7 +344,7 @@ def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(
 
 
 def test_going_on_and_replacing_exclude_each_other(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match="Give one of them"):
+    with pytest.raises(ZgulError, match="Give only one of them"):
         train(config(place), tmp_path, saving=Saving(resume=True, overwrite=True))
 
 
