@@ -3,11 +3,11 @@
 # make test-slow  run the slow tests
 # make coverage   run all tests and show which lines they miss
 # make lint       check style, format and types
-# make format     mend style and format where that can be done by itself
-# make scores     F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
-# make bench      speed against the peers on this machine's CPU, a quarter of an hour (DATA=folder with the test files)
-# make recipe     train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
-# make oracle     record again what the library `adapters` computes, for the tests to compare with
+# make format     fix style and format where ruff can do it
+# make scores     score the shipped taggers on the paper's test files, beside the paper's F1 (DATA=folder with the files)
+# make bench      compare speed with other implementations on this CPU, in 15 minutes (DATA=folder with the test files)
+# make recipe     train all shipped adapters and taggers again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
+# make oracle     record the outputs of the library `adapters` again; the tests compare zgul with them
 # make clean      remove the virtual environments and everything built
 
 PYTHON ?= python3
@@ -36,14 +36,14 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into $(VENV), with what the tests need; the first time this takes a minute or two ..."
+	@echo "Installing into $(VENV), with the packages for tests; the first time this takes a minute or two ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@ $(READY)
 
 tag: $(READY)
 	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, which it has never seen:"; echo
 	@$(BIN)/zgul tag --lang fo --format terminal "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
-	@echo; echo "One that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
+	@echo; echo "A tagger that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 

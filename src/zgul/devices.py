@@ -17,12 +17,12 @@ T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 
 PRECISIONS = ("float32", "bfloat16")  # of predictions
-# CPUs have no error of their own: these are from torch's allocator, the C++ library and oneDNN
+# On a CPU, no error class means "out of memory". These texts are from torch's allocator, the C++ library and oneDNN.
 _OUT_OF_MEMORY = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name if it is here. "auto" is the GPU, or the CPU where there is none."""
+    """Find the device of this name. "auto" is the GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -40,7 +40,7 @@ def find_precision(name: str) -> str:
 
 
 def mixed_precision(device: torch.device, precision: str) -> torch.autocast:
-    """Compute matrix products in bfloat16; norms and the sums of residuals stay in float32.
+    """A context that computes matrix products in bfloat16. Norms and sums of residuals stay in float32.
 
     ``precision`` "float32" changes nothing, and "auto" is bfloat16 on a GPU and float32 on a CPU.
     """
@@ -68,7 +68,7 @@ def halving(work: Callable[[int], T], size: int, unit: str, advice: str) -> tupl
             if size <= 1:
                 raise ZgulError(f"out of memory even with one of the {unit} at a time; {advice}") from error
         size //= 2  # outside the handler, so that the error no longer holds the memory
-        warnings.warn(f"out of memory: going on with {size} {unit} at a time", ZgulWarning, stacklevel=2)
+        warnings.warn(f"out of memory: continuing with {size} {unit} at a time", ZgulWarning, stacklevel=2)
 
 
 def release_memory() -> None:
@@ -80,7 +80,7 @@ def release_memory() -> None:
 
 
 def shared_copy(module: M, replaced: Mapping[nn.Module, nn.Module] | None = None) -> M:
-    """A copy of a module that shares its tensors. Submodules in ``replaced`` give way to others."""
+    """A copy of a module that shares its tensors. ``replaced`` maps submodules to those that take their place."""
     memo: dict[int, object] = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())}
     memo |= {id(old): new for old, new in (replaced or {}).items()}
     return copy.deepcopy(module, memo)

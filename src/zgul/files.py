@@ -1,4 +1,4 @@
-"""Files: where the cache and the shipped weights are, atomic writes, compressed streams, and JSON from anybody."""
+"""Files: where the cache and the shipped weights are, atomic writes, compressed streams, and JSON from others."""
 
 import bz2
 import contextlib
@@ -38,11 +38,11 @@ def shipped_folder() -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write beside ``path`` and move the file into place at the end, so that nobody ever sees half a file."""
+    """Write to a temporary file and rename it to ``path`` at the end, so that no half-written file is ever visible."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
-        with contextlib.suppress(OSError):  # of a process that was killed; another one may have removed it
+        with contextlib.suppress(OSError):  # left by a killed process; another process may have removed it
             if left.stat().st_mtime < time.time() - STALE:
                 left.unlink()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -141,7 +141,7 @@ def _zstandard(path: Path) -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise ZgulError(f"{path}: .zst needs one more package: pip install 'zgul[zstd]'") from error
+        raise ZgulError(f"{path}: .zst files need another package: pip install 'zgul[zstd]'") from error
     return zstandard
 
 
@@ -155,7 +155,7 @@ def read_json(path: Path, max_bytes: int = MAX_JSON) -> dict[str, Any]:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise ZgulError(f"{path} is larger than {max_bytes:,} bytes, the limit for this kind of file.")
-        # a long number becomes a `Decimal`, so that `_check` can name its field; `int` refuses 4,300 digits
+        # a long number becomes a `Decimal`, so that `_check_json` can name its field; `int` refuses 4,300 digits
         parse_int = lambda digits: int(digits) if len(digits) <= MAX_DIGITS else Decimal(digits)  # noqa: E731
         value = json.loads(content.decode("utf-8-sig"), parse_int=parse_int)
         _check_json(value, (), path)

@@ -30,7 +30,7 @@ _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most"
 
 @dataclass(frozen=True)
 class Declared:
-    """What `option` says about a field, beside its name and default."""
+    """What `option` declares about a field, besides its name and default."""
 
     help: str
     choices: tuple[str, ...]
@@ -131,7 +131,7 @@ def _defaults(cls: type[Options]) -> dict[str, Any]:
 
 
 def _convert(default: Any, value: Any, name: str) -> Any:
-    """The value in the type of the option's default. YAML reads 1e-4 as text, and lists may be written with commas."""
+    """Convert a value to the type of the default. YAML reads 1e-4 as text, and lists may be written with commas."""
     kind = type(default)
     if isinstance(default, Options):
         if isinstance(value, Mapping):

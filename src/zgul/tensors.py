@@ -44,7 +44,7 @@ class Coded(NamedTuple):
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor | Coded], *, bits: int = 32, metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form. What is coded already stays so."""
+    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form. Coded tensors stay as they are."""
     if bits not in (32, 16, *CODED):
         raise ZgulError(f"Tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}.")
     packed: dict[str, Tensor] = {}
@@ -113,7 +113,7 @@ def load_coded(path: Path) -> tuple[dict[str, Tensor | Coded], dict[str, str]]:
 
 
 def quantise(tensor: Tensor, bits: int) -> Coded:
-    """The numbers of each row as whole steps."""
+    """Round the numbers of each row to whole steps."""
     limit = 2 ** (bits + 2) - 1  # the largest code whose upper part fits in a byte
     rows = tensor.double()
     size = rows.square().mean(dim=-1).sqrt() * 2 ** (_GAUSS - bits)
@@ -137,11 +137,11 @@ def _pack(coded: Coded) -> dict[str, Tensor]:
 
 
 def _unpack(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) -> Coded:
-    """What `_pack` was given."""
+    """The inverse of `_pack`."""
     if bits not in CODED or not isinstance(columns, int) or columns < 1 or high.dtype != torch.uint8:
         raise ValueError(f"{bits!r} bits and {columns!r} columns make no sense")
     places, count = bits - 5, step.numel() * columns
-    if low.numel() != -(-places * count // 8):  # before memory is taken for what the file only announces
+    if low.numel() != -(-places * count // 8):  # before memory is allocated for the announced numbers
         raise ValueError(f"{count} numbers are announced, but the file is too short or too long for them")
     upper = zlib.decompressobj(-zlib.MAX_WBITS).decompress(high.numpy().tobytes(), count + 1)
     if len(upper) != count:

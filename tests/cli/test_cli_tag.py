@@ -223,7 +223,7 @@ def test_the_language_is_guessed_and_how_sure_it_is_said(monkeypatch: pytest.Mon
 def test_an_unsure_guess_is_a_warning() -> None:
     with pytest.warns(ZgulWarning, match="name the language with --lang"):
         run("--lang", "auto", "--task", "pos", "sasike")
-    with pytest.warns(ZgulWarning, match="but 2 letters are little to go by"):
+    with pytest.warns(ZgulWarning, match="but 2 letters are too few to be certain"):
         run("--lang", "auto", "--task", "pos", "ok")
 
 
@@ -342,15 +342,15 @@ def test_stopped_midway_and_resumed_the_file_is_the_same(folder: Path, number: s
         assert process.returncode == -signal.SIGKILL
         part.write_bytes(part.read_bytes()[:-50])  # as if the last write had been cut off
     else:
-        go_on = "cut.json.part holds what is done; the same command with --resume goes on with it"
+        go_on = "cut.json.part holds the finished part; the same command with --resume continues it"
         assert (process.returncode, said) == (130, f"zgul: stopped: {go_on}\n")
-        with pytest.raises(ZgulError, match=r"cut\.json\.part was not finished. Go on with it with --resume"):
+        with pytest.raises(ZgulError, match=r"cut\.json\.part was not finished. Continue it with --resume"):
             run(*settings, "cut.json")
-    assert "sentences already; the rest was added" in run(*settings, "cut.json", "--resume").stderr
+    assert "sentences; the rest was added" in run(*settings, "cut.json", "--resume").stderr
     out(*settings, "whole.json")
     assert (folder / "cut.json").read_bytes() == (folder / "whole.json").read_bytes()
     assert not part.exists()
-    assert "cut.json held 1,500 sentences already\n" in run(*settings, "cut.json", "--resume").stderr
+    assert "cut.json already had 1,500 sentences\n" in run(*settings, "cut.json", "--resume").stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -375,7 +375,7 @@ def test_an_existing_output_survives_everything_but_force(folder: Path) -> None:
         assert (folder / "keep.tsv").read_text() == "precious\tX\n\n"
     out("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv", "--force")
     assert (folder / "keep.tsv").read_text() == out("--lang", "fo", "a.txt", "-f", "tsv")
-    assert "keep.tsv held 40 sentences already" in run("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv").stderr
+    assert "keep.tsv already had 40 sentences" in run("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv").stderr
 
 
 def test_resuming_with_other_input_or_settings_is_refused(folder: Path) -> None:

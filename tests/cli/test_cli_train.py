@@ -127,7 +127,7 @@ def test_nine_bits_give_a_tagger_as_small_as_shipped_ones(place, tmp_path):
         (["--set", "options.combine=sum"], "combine is one of linear, max"),
         (["--set", "epochs"], "--set takes NAME=VALUE"),
         (["--set", "lr.x=1"], "lr must be a number"),
-        (["--set", "epochs=[1"], "the value cannot be read"),
+        (["--set", "epochs=[1"], "the value is not valid YAML"),
         (["--set", "epochs=many"], "epochs must be a whole number"),
         (["--config", "absent.yaml"], "absent.yaml: no such file"),
         (["--em-by", "guess"], "em_by is one of source, loso, target"),
@@ -175,9 +175,9 @@ def test_a_stopped_run_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_pat
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert f"Go on with: zgul train --output {parts} --resume" in said
+    assert f"Continue with: zgul train --output {parts} --resume" in said
     assert "Traceback" not in said
-    with pytest.raises(ZgulError, match="Go on with --resume"):
+    with pytest.raises(ZgulError, match="Continue it with --resume"):
         zgul(*command, "--output", parts)
     zgul("train", "--output", parts, "--resume")
     zgul(*command, "--output", whole)
@@ -206,7 +206,7 @@ def test_ctrl_c_while_sources_are_left_out_says_how_to_resume(place, tmp_path, m
     monkeypatch.setattr(run, "dev_sentences", real)
     assert stopped.exit_code == 130
     again = f"zgul train --output {tmp_path} --resume --leave-one-out"
-    assert f"nothing is lost. Go on with: {again}" in stopped.stderr
+    assert f"the work so far is saved. Continue with: {again}" in stopped.stderr
     assert "Icelandic" in zgul(*again.split()[1:])
     stopped = CliRunner().invoke(app, ["train", "--output", str(tmp_path), "--resume", "--leave-one-out", "--lr", "9"])
     assert "another configuration" in str(stopped.exception)

@@ -222,7 +222,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(
     expected = tagger.predict(sentences, strategy=strategy, weights=True)
     done: list[int] = []
     tried = out_of_memory_above(2, monkeypatch, error)
-    with pytest.warns(ZgulWarning, match=r"out of memory: going on with \d+ sentences at a time"):
+    with pytest.warns(ZgulWarning, match=r"out of memory: continuing with \d+ sentences at a time"):
         found = tagger.predict(sentences, strategy=strategy, weights=True, on_batch=done.append)
     assert tried[0] > 4 and sum(done) == len(sentences) - 1 and max(done) <= 2
     assert_same(found, expected)

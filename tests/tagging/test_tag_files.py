@@ -88,7 +88,7 @@ def test_input_that_breaks_off_keeps_what_was_done_and_goes_on_when_it_is_mended
     Path("book.txt").write_text(whole)
     tag_file(tagger, "book.txt", "whole.conllu")
     Path("book.txt").write_bytes(whole.encode()[:4000] + b"\0" + whole.encode()[4000:])
-    with pytest.raises(ZgulError, match=r"NUL.*book\.conllu\.part holds what is done; .*--resume goes on"):
+    with pytest.raises(ZgulError, match=r"NUL.*book\.conllu\.part holds the finished part; .*--resume continues"):
         tag_file(tagger, "book.txt", "book.conllu", FileSettings(input="text"))
     assert not Path("book.conllu").exists() and Path("book.conllu.part").stat().st_size > 1000
     Path("book.txt").write_text(whole)

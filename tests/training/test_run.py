@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(place: Path, tmp_path:
 
     with pytest.raises(RuntimeError):
         train(config(place), tmp_path, report=stop)
-    with pytest.raises(ZgulError, match=r"unfinished run\. Go on with --resume"):
+    with pytest.raises(ZgulError, match=r"unfinished run\. Continue it with --resume"):
         train(config(place), tmp_path)
     with pytest.raises(ZgulError, match="another configuration"):
         train(config(place, lr=0.5), tmp_path, saving=RESUME)
@@ -216,7 +216,7 @@ def test_a_finished_model_is_not_overwritten(place: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"group": "romance"}, r"There is no group 'romance'\. There are: germanic"),
+        ({"group": "romance"}, r"There is no group 'romance'\. Choose one of: germanic"),
         ({"group": "", "sources": ()}, "Say what to train on"),
         ({"group": "", "sources": ("en", "qqqq")}, "qqqq"),
         ({"leave_out": ("sw",)}, "sw cannot be left out"),
@@ -344,7 +344,7 @@ def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(
 
 
 def test_going_on_and_replacing_exclude_each_other(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ZgulError, match="Give one of them"):
+    with pytest.raises(ZgulError, match="Give only one of them"):
         train(config(place), tmp_path, saving=Saving(resume=True, overwrite=True))
 
 

@@ -1,6 +1,6 @@
-"""Language adapters on disk: our own files, those that come with the package, and how to find those of a bank.
+"""Language adapters on disk: read and write zgul's own files, load the shipped adapters, find the adapters of a bank.
 
-Our own file is a safetensors file with several adapters, which its metadata describes.
+zgul's own file is a safetensors file with several adapters. Its metadata describes them.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
     """Read a file written by `save_adapters`."""
     tensors, metadata = load_with_metadata(path)
     if "adapters" not in metadata:
-        raise ZgulError(f"{path} holds no language adapters")
+        raise ZgulError(f"{path} holds no language adapters. Give a file that zgul adapter train wrote.")
     try:
         described = json.loads(metadata["adapters"])
         for info in described:
@@ -52,7 +52,7 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
 
 
 def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAdapter]:
-    """The language adapters that come with the package: of these languages, in this order, or all."""
+    """The language adapters that come with the package: all, or those of these languages in this order."""
     path = shipped_folder() / SHIPPED_ADAPTERS
     if not path.is_file():
         raise ZgulError(f"{path}: the shipped language adapters are missing. Install the package again.")
@@ -65,9 +65,9 @@ _load_once = lru_cache(maxsize=2)(load_adapters)
 def find_adapters(
     places: str, languages: Sequence[str], encoder: Encoder, encoder_name: str = ""
 ) -> list[LanguageAdapter]:
-    """The adapters of these languages from one place or, separated by commas, several. The first that has one wins.
+    """Find the adapters of these languages in one or, separated by commas, several places. The first place wins.
 
-    A place is "shipped", "new" (adapters that change nothing yet), our own file, a folder of such files and of
+    A place is "shipped", "new" (adapters that change nothing yet), zgul's own file, a folder of such files and of
     AdapterHub's folders (or one such folder itself), or a hub name with {lang} in it, such as "{lang}/wiki@ukp".
     """
     held: dict[str, LanguageAdapter] = {}
@@ -101,7 +101,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
 
 
 def adapter_files(folder: Path) -> list[Path]:
-    """The files of a folder that hold language adapters. Others may lie beside them."""
+    """The files of a folder that hold language adapters. The folder may contain other files, too."""
     return [path for path in sorted(folder.glob("*.safetensors")) if "adapters" in load_with_metadata(path)[1]]
 
 
@@ -125,7 +125,7 @@ def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
 
 
 def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapter:
-    """One adapter of the file. Sizes, which may differ by layer, are those of its tensors."""
+    """Build one adapter of the file. The sizes of its bottlenecks come from its tensors."""
     language, width, activation = info["language"], info["width"], info["activation"]
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r}")
@@ -145,7 +145,7 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
 
 
 def _part(tensors: dict[str, Tensor], prefix: str, matrix: str, columns: int) -> tuple[dict[str, Tensor], int]:
-    """The tensors of a module and the rows of its matrix, which is checked before memory is taken for its like."""
+    """The tensors of a module and the rows of its matrix. The shape is checked before a module is allocated."""
     state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     rows, shape = len(state[f"{matrix}.bias"]), list(state[f"{matrix}.weight"].shape)
     if shape != [rows, columns]:

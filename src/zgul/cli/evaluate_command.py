@@ -1,4 +1,4 @@
-"""``zgul evaluate``: F1 of a tagger on labelled text."""
+"""``zgul evaluate``: score a tagger on labelled text."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from zgul.methods import find_method
 from zgul.tagging.evaluation_run import Evaluation, evaluate, load_for_scoring
 
 app = new_app()
-DATA_HELP = "Labelled file (.conllu, .tsv, .txt, perhaps compressed), or a data folder."
+DATA_HELP = "Labelled file (.conllu, .tsv, .txt, also compressed), or a data folder."
 DECODE_HELP = "Each word's best tag, or the best sequence that IOB2 allows."
 
 
@@ -28,7 +28,7 @@ def command(
     data: Annotated[Path, typer.Option(help=DATA_HELP)],
     task: Task = None,
     model: ModelName = None,
-    split: Annotated[str, typer.Option(help="Which file of a data folder.")] = "test",
+    split: Annotated[str, typer.Option(help="Split to read if --data is a folder.")] = "test",
     strategy: Annotated[str | None, typer.Option(help="Another way to infer: see zgul methods.")] = None,
     decode: Annotated[str | None, typer.Option(metavar="words|sequence", help=DECODE_HELP)] = None,
     as_json: AsJson = False,
@@ -52,7 +52,7 @@ def command(
     else:
         sentences = corpora.read_labelled(data, task, language)
     if not sentences:
-        raise ZgulError(f"{data} holds no sentences.")
+        raise ZgulError(f"{data} contains no sentences.")
     with ProgressBars(transient=True) as bars:
         result = evaluate(loaded, sentences, report=bars)
     if as_json:
@@ -72,7 +72,7 @@ def _show(result: Evaluation) -> None:
     console.print(format_scores(scores))
     console.print("Support is the number of seqeval's chunks: neighbouring words of one class count once.", style="dim")
     if "CONJ" in scores.per_class:
-        console.print("CONJ is CCONJ and SCONJ: seqeval, the paper's measure, takes them for one class.", style="dim")
+        console.print("CONJ is CCONJ and SCONJ: seqeval, the paper's measure, treats them as one class.", style="dim")
     if result.confusions:
         console.print("\nMost frequent mistakes")
         mistakes = [(pair.gold, pair.predicted, pair.words) for pair in result.confusions]

@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one text."""
+"""Options that several commands share, each with one help text."""
 
 from functools import partial
 from typing import Annotated
@@ -10,8 +10,8 @@ from zgul.ensemble.em import EMConfig
 
 EM_PANEL = "Entropy minimisation"
 TUNED = "as the tagger was tuned"
-ADAPTIVE = "EM at a fraction of its work, or as in the paper [default: adaptive, unless its settings are given]."
-PRECISION = "bfloat16 is faster on CPUs and GPUs that have it, for nearly the same tags."
+ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
+PRECISION = "bfloat16 is faster on CPUs and GPUs that support it, with nearly the same tags."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 
@@ -26,7 +26,7 @@ def with_em_options(*names: str) -> Decorator:
 LanguageName = Annotated[str, typer.Option("--lang", "-l", help="Language of the text, by code or name.")]
 Task = Annotated[
     str | None,
-    typer.Option(metavar="pos|ner|both", help="What to tag [default: what the language's group was made for]."),
+    typer.Option(metavar="pos|ner|both", help="What to tag [default: the task of the language's group]."),
 ]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")

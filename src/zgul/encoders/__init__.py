@@ -1,4 +1,4 @@
-"""Encoders: what everything stands on. `load` reads the embedded one, and any BERT- or XLM-R-like one."""
+"""Encoders turn pieces of words into vectors. `load` reads the embedded encoder, or any BERT, RoBERTa or XLM-R."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ __all__ = ["Encoder", "EncoderConfig", "PieceTokenizer", "load", "pieces_used", 
 
 
 def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
-    """A frozen encoder in float32 and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a hub name."""
+    """Load a frozen encoder in float32 and its tokenizer: "embedded", a 4-bit file, a folder or a hub name."""
     name = str(name)
     if name == "embedded":
         return load_embedded()

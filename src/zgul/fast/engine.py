@@ -1,4 +1,4 @@
-"""The engine: a frozen copy of a model on one device, made ready to infer fast.
+"""The engine: a frozen copy of a model on one device that infers fast.
 
 It computes what `zgul.methods.model.infer` computes, up to rounding. Weights are folded (`folding`), padding is
 left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). Several threads may use one
@@ -25,7 +25,7 @@ from zgul.methods.model import Inferred, Model, infer
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
 GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
 GRAPHS = 64  # graphs that are kept
-# One for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
+# One lock for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
 GPU_LOCK = threading.Lock()
 
 
@@ -89,7 +89,7 @@ class Engine:
             minimise_entropy(read, copies, alpha, keep)
 
     def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor | None:
-        """Replay a batch as a graph, if it is so small that a GPU would wait for launches."""
+        """Replay a batch as a graph, if it is so small that launching its kernels would take most of the time."""
         encoder, (rows, length) = self.model.encoder, batch.input_ids.shape
         # few shapes, so that few graphs serve many batches
         more, longer = _one_of_few(rows), max(length, min(8 * _one_of_few(-(-length // 8)), encoder.max_pieces))
@@ -109,6 +109,6 @@ class Engine:
 
 
 def _one_of_few(count: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that is not below ``count``."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power

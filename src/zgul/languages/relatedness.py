@@ -46,7 +46,7 @@ def feature_source(language: str | Language) -> Language:
 
 @cache
 def closest_relative(language: str) -> Language:
-    """Return the closest language by family tree that has features; a ZgulError for a language without relatives."""
+    """Return the closest language by family tree that has features. No such relative is a ZgulError."""
     own = find(language)
     table = load_table()
     parent = int(table.parent[own.row])
@@ -58,7 +58,7 @@ def closest_relative(language: str) -> Language:
     # most shared ancestors, then least deep below the common one, then one with an ISO 639-1 code
     ranks = [(-n, len(others[row]), not table.iso1[row], table.iso3[row]) for row, n in shared.items() if n]
     if not ranks:
-        raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
+        raise ZgulError(f"{own} has no features, and no relative with features. Use the name of a similar language.")
     return find(min(ranks)[-1])
 
 
@@ -84,8 +84,8 @@ def shared_ancestors(a: str | Language, b: str | Language) -> int:
 
 
 def most_related(target: str | Language, sources: Iterable[str | Language]) -> str:
-    """Return the code of the source with the highest average similarity (the paper's Rel); of equals the first."""
+    """Return the code of the source with the highest average similarity (the paper's Rel); of equals, the first."""
     candidates = [find(source) for source in sources]
     if not candidates:
-        raise ZgulError("No source languages given: there is nothing to be related to.")
+        raise ZgulError("No source languages given. Name at least one.")
     return max(candidates, key=lambda source: similarity(target, source)).code

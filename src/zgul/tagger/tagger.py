@@ -29,7 +29,7 @@ from zgul.methods import Method, MethodOptions, Parts, find_method
 from zgul.methods.model import Inferred, Model, infer
 from zgul.tagger.decoding import decoder, valid_iob2
 
-UNNAMED = "given"  # the name of an encoder that came without one
+UNNAMED = "given"  # the name of an encoder that was given without a name
 READ_ONLY = ("em", "about")  # loaded taggers are shared, so nobody may change their settings
 _MAKING_ENGINE = threading.Lock()
 
@@ -39,7 +39,7 @@ OnBatch = Callable[[int], None]  # receives how many chunks were done
 
 @dataclass
 class Prediction:
-    """What a tagger says of one sentence."""
+    """A tagger's output for one sentence."""
 
     tags: list[str]
     probabilities: NDArray[np.float32]  # [words] of the chosen tags
@@ -49,7 +49,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Tagger:
-    """A trained method."""
+    """A trained method, ready to predict."""
 
     method: Method
     parts: Parts
@@ -114,13 +114,15 @@ class Tagger:
 
     @cached_property
     def engine(self) -> Engine:
-        """The fast form of the model. Whoever changes weights makes a new tagger (`replace`)."""
+        """The fast form of the model. If you change weights, make a new tagger (`replace`)."""
         with _MAKING_ENGINE:  # one for all threads
-            made: Engine | None = vars(self).get("engine")
-            return made or engine(self.model, self.device, self.precision)
+            own = vars(self)
+            if "engine" not in own:
+                own["engine"] = engine(self.model, self.device, self.precision)
+            return own["engine"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: everything but the engine, which is made again on first use."""
+        """The contents of a pickle: everything except the engine, which is made again on first use."""
         state = {name: value for name, value in vars(self).items() if name != "engine"}
         return state | {name: dict(state[name]) for name in READ_ONLY}
 
@@ -129,7 +131,7 @@ class Tagger:
         self.__post_init__()
 
     def to(self, device: torch.device | str) -> Self:
-        """This tagger on a device; itself if it is there."""
+        """This tagger on a device. It returns itself if it is there already."""
         wanted = find_device(device)
         if wanted.type == self.device.type and wanted.index in (None, self.device.index):
             return self
@@ -137,13 +139,13 @@ class Tagger:
         return replace(self, model=model, parts=replace(self.parts, encoder=model.encoder))
 
     def language_table(self, languages: Sequence[str], strategy: str | None = None) -> ModelLanguages:
-        """What the model is told of these languages."""
+        """The language table of these languages, as the model reads it."""
         strategy = self.method.check_strategy(strategy or self.strategy)
         table = self.method.table(self.parts, languages, strategy, self.bank_languages)
         return ModelLanguages({language: row for row, language in enumerate(languages)}, table)
 
     def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
-        """The EM settings for a language; None where the strategy has no EM."""
+        """The EM settings for a language, or None if the strategy has no EM."""
         strategy = strategy or self.strategy
         if not self.method.uses_em(strategy):
             return None
@@ -219,7 +221,7 @@ class Tagger:
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
     ) -> Iterator[tuple[Batch, Any]]:
-        """Run all chunks of a corpus (or these) in batches, which get smaller when memory runs out.
+        """Run all chunks of a corpus, or ``rows``, in batches. Batches get smaller when memory runs out.
 
         The run works on ``copies`` times the tokens of a batch.
         """
@@ -233,7 +235,7 @@ class Tagger:
             yield from done
 
     def _predictions(self, kept: dict[str, NDArray[np.float32]], sizes: NDArray[np.int64]) -> list[Prediction]:
-        """Cut what was inferred for all words into sentences of these sizes."""
+        """Decode the probabilities of all words, and cut the results into sentences of these sizes."""
         p = kept["probabilities"]  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
         kept = kept | {"probabilities": p[np.arange(len(p)), tags]}
@@ -253,5 +255,5 @@ def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tupl
 def _languages(sentence: Sentence) -> Iterator[str]:
     """The languages of a sentence: one, or that of each word."""
     if sentence.word_languages is None and sentence.language is None:
-        raise ZgulError("A sentence has no language. Say which it is in (--lang, or Sentence(language=...)).")
+        raise ZgulError("A sentence has no language. Name it with --lang, or in Python with Sentence(language=...).")
     yield from sentence.word_languages if sentence.word_languages is not None else [str(sentence.language)]

@@ -1,4 +1,4 @@
-"""Score a tagger on labelled sentences: F1, accuracy, frequent mistakes, and the words with the most mistakes.
+"""Score a tagger on labelled sentences: F1, accuracy, confused tags, and the words with the most mistakes.
 
 evaluate(load_for_scoring("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
 """
@@ -86,11 +86,11 @@ def load_for_scoring(
     ``strategy`` and ``decode`` replace the tagger's own. For ``em``, ``adaptive`` and ``changes`` see
     `choose_inference`. ``place`` are the ``model``, ``device`` and ``precision`` of `zgul.load`.
     """
-    EMConfig.from_dict(changes or {}, "em_")  # everything is checked before the seconds that loading takes
+    EMConfig.from_dict(changes or {}, "em_")  # check everything first, because loading takes seconds
     if decode is not None:
         decoder(decode, [])
     if task == "both":
-        raise ZgulError("One task is scored at a time: --task pos or --task ner.")
+        raise ZgulError("Only one task can be scored at a time. Choose --task pos or --task ner.")
     loaded = load(lang, task, **place)
     ((task, tagger),) = loaded.taggers.items()
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
@@ -101,11 +101,11 @@ def load_for_scoring(
 
 
 def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: Report = silent) -> Evaluation:
-    """Tag sentences that have tags already, and compare."""
+    """Tag labelled sentences, and compare the result with their own tags."""
     if not sentences or any(sentence.tags is None for sentence in sentences):
-        raise ZgulError("Only sentences with tags can be scored, and there must be some.")
+        raise ZgulError("Only sentences with tags can be scored. Give at least one.")
     if len(text_tagger.taggers) != 1:
-        raise ZgulError("One task is scored at a time. Load the tagger with task='pos' or task='ner'.")
+        raise ZgulError("Only one task can be scored at a time. Load the tagger with task='pos' or task='ner'.")
     ((task, tagger),) = text_tagger.taggers.items()
     inference = text_tagger.inference[task]
     gold = [sentence.tags or [] for sentence in sentences]
@@ -126,7 +126,7 @@ def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: 
 
 
 def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) -> list[WordMistakes]:
-    """``mistakes`` are words, each with its tag and the tag that it got."""
+    """The words with the most mistakes. ``mistakes`` has each wrong word with its own tag and the tag that it got."""
     totals = Counter(words)
     result = []
     for word, wrong in Counter(word for word, _ in mistakes).most_common(LISTED):
@@ -136,7 +136,7 @@ def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) 
 
 
 def _warn_of_unknown(gold: list[list[str]], labels: Sequence[str]) -> None:
-    """Tags that the tagger cannot give count as its mistakes. Say so."""
+    """Warn of tags that the tagger cannot give, because they count as its mistakes."""
     known = {label.split("-", 1)[-1] for label in labels}
     unknown = Counter(kind for tags in gold for tag in tags if (kind := tag.split("-", 1)[-1]) not in known)
     if unknown:

@@ -1,6 +1,6 @@
-"""What zgul has for a language: the shipped tagger that serves it, the accuracy to expect. Needs no torch.
+"""Find the shipped tagger that serves a language, and the accuracy to expect. This module needs no torch.
 
-A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
+A shipped tagger is a folder beside ``adapters.safetensors``, named after its group and task (``germanic-pos``) or,
 for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy comes from the ``about`` part of its
 ``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """
@@ -37,7 +37,7 @@ class Served:
     reason: str
     warning: str | None = None  # for a language that the tagger was not made for
     installed: bool = True
-    expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, where something related was measured
+    expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, if a related language was measured
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def check_task(task: str) -> None:
 
 
 def serving(lang: str | Language, task: str) -> Served:
-    """The tagger that serves a language: its group's, if that has this task, else the one over all sources.
+    """Find the tagger that serves a language: its group's if the group has this task, else the one over all sources.
 
-    Where several groups are equally near (French, Breton, Greek), none fits: the one over all sources, with a warning.
+    If several groups are equally near (French, Breton, Greek), it is the tagger over all sources, with a warning.
     """
     check_task(task)
     language = find(lang)
@@ -94,21 +94,21 @@ def serving(lang: str | Language, task: str) -> Served:
     if group is None:
         reason = f"{language.name} belongs to no group ({assignment.reason})"
         related = f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}"
-        warning = f'{related}. The tagger "{name}" rests on {sources} alone. {CHECK}'
+        warning = f'{related}. The tagger "{name}" learnt from {sources} alone. {CHECK}'
     elif not assignment.alone:
         distant = assignment.reason.partition(";")[0]
-        reason = f"it {distant}, so none of them fits; this one rests on {sources}"
+        reason = f"it {distant}, so none of them fits; this one learnt from {sources}"
         related = f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}"
-        warning = f'{related}. The tagger "{name}" rests on {sources}. {CHECK}'
+        warning = f'{related}. The tagger "{name}" learnt from {sources}. {CHECK}'
     elif group.task == task:
         name, reason = f"{group.name}-{task}", f"{group.name}: {assignment.reason}"
     else:
-        reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {sources}"
+        reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one learnt from {sources}"
     return Served(name, task, group.name if group else None, reason, warning, name in shipped_names())
 
 
 def describe(language: str | Language) -> LanguageProfile:
-    """Collect what is known about a language, which may be given by any code or name."""
+    """Collect what is known about a language. ``language`` may be any code or name."""
     language = find(language)
     assignment = explain_group(language)
     similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
