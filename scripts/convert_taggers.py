@@ -41,7 +41,7 @@ DROPPED_EM = ("layers", "skip_below", "patience", "recompute")  # settings of EM
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="convert every tagger in FOLDER")
-    parser.add_argument("--bits", type=int, default=32, help="bits a number, as save_tagger takes them; coded numbers stay [32]")
+    parser.add_argument("--bits", type=int, default=32, help="bits a number; coded ones stay as they are [32]")
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
@@ -94,8 +94,8 @@ def _remove_updates(path: Path) -> None:
     """Leave only the encoder itself in its file: low-rank updates, which format 1 saved there too, are the tagger's."""
     weights, metadata = load_coded(path)
     if any(".base." in name for name in weights):
-        kept = {name.replace(".base.", "."): value for name, value in weights.items() if not name.endswith((".a", ".b"))}
-        save_tensors(path, kept, metadata=metadata)
+        own = {name: value for name, value in weights.items() if not name.endswith((".a", ".b"))}
+        save_tensors(path, {name.replace(".base.", "."): value for name, value in own.items()}, metadata=metadata)
 
 
 def _known(em: dict[str, Any]) -> dict[str, Any]:
