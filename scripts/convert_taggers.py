@@ -2,9 +2,10 @@
 
     python scripts/convert_taggers.py FOLDER OUTPUT            # one tagger
     python scripts/convert_taggers.py --all FOLDER OUTPUT      # a folder of taggers with adapters.safetensors
+    python scripts/convert_taggers.py FILE OUTPUT              # a file of language adapters
 
 Format 1 named modules as transformers does, kept folded matrices of all layers in one tensor, and had a second code for
-8-bit numbers (``w = scale · int8``).
+8-bit numbers (``w = scale · int8``). Numbers keep their precision unless ``--bits`` asks for less.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from torch import Tensor
 
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import SHIPPED_ADAPTERS, checksum, load_adapters
-from zgul.encoders.encoder import LAYER
+from zgul.encoders.encoder import EMBEDDINGS, LAYER
+from zgul.encoders.folder import WEIGHTS
 from zgul.files import read_json, write_json
-from zgul.tagger.saved import CONFIG, FORMAT, MODEL
+from zgul.tagger.saved import BANK, CONFIG, ENCODER, FORMAT, MODEL
 from zgul.tensors import Coded, load_coded, save_tensors
 
 STACKED = {
@@ -32,16 +34,20 @@ STACKED = {
     "weighting.project": "weighting.combine.{}.weight",
     "weighting.mix_bias": "weighting.combine.{}.bias",
 }
+_OURS = {theirs: ours for names in (EMBEDDINGS, LAYER) for ours, theirs in names.items()}
 DROPPED_EM = ("layers", "skip_below", "patience", "recompute")  # settings of EM that no longer exist
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="convert every tagger in FOLDER")
-    parser.add_argument("--bits", type=int, default=9, help="bits a number [9]")
+    parser.add_argument("--bits", type=int, default=32, help="bits a number; coded ones stay as they are [32]")
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
+    if given.folder.is_file():
+        convert_adapters(given.folder, given.output, given.bits)
+        return
     if not given.all:
         convert(given.folder, given.output, given.bits)
         return
@@ -51,7 +57,7 @@ def main() -> None:
         convert(config.parent, given.output / config.parent.name, given.bits, adapters)
 
 
-def convert_adapters(path: Path, output: Path, bits: int) -> dict[str, LanguageAdapter]:
+def convert_adapters(path: Path, output: Path, bits: int = 32) -> dict[str, LanguageAdapter]:
     """Write language adapters in the present code, and return them by language."""
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
@@ -59,7 +65,7 @@ def convert_adapters(path: Path, output: Path, bits: int) -> dict[str, LanguageA
     return {adapter.language: adapter for adapter in load_adapters(output)}
 
 
-def convert(folder: Path, output: Path, bits: int, adapters: dict[str, LanguageAdapter] | None = None) -> None:
+def convert(folder: Path, output: Path, bits: int = 32, adapters: dict[str, LanguageAdapter] | None = None) -> None:
     """Write the tagger in ``folder`` to ``output`` in the present format.
 
     ``adapters`` are the adapters that it will be used with, if they are not in the folder.
@@ -70,15 +76,26 @@ def convert(folder: Path, output: Path, bits: int, adapters: dict[str, LanguageA
     state = {_renamed(name): value for name, value in _old_tensors(folder / MODEL).items()}
     output.mkdir(parents=True, exist_ok=True)
     save_tensors(output / MODEL, _unstacked(state) if config["folded"] else state, bits=bits)
-    for name in ("README.md", "bank.safetensors"):
+    for name in ("README.md", BANK):
         if (folder / name).is_file():
             shutil.copyfile(folder / name, output / name)
+    if (folder / ENCODER).is_dir():
+        shutil.copytree(folder / ENCODER, output / ENCODER, dirs_exist_ok=True)
+        _remove_updates(output / ENCODER / WEIGHTS)
     config["related_letters"] = config.pop("kin_letters", False)
     config["merged"] = config.pop("folded")
     if adapters and config["bank"] == "shipped":
         config["bank_checksum"] = checksum([adapters[code] for code in config["sources"]])
     config["em"] = {code: _known(em) for code, em in config["em"].items()}
     write_json(output / CONFIG, {**config, "format": FORMAT})
+
+
+def _remove_updates(path: Path) -> None:
+    """Leave only the encoder itself in its file: low-rank updates, which format 1 saved there too, are the tagger's."""
+    weights, metadata = load_coded(path)
+    if any(".base." in name for name in weights):
+        own = {name: value for name, value in weights.items() if not name.endswith((".a", ".b"))}
+        save_tensors(path, {name.replace(".base.", "."): value for name, value in own.items()}, metadata=metadata)
 
 
 def _known(em: dict[str, Any]) -> dict[str, Any]:
@@ -100,11 +117,11 @@ def _old_tensors(path: Path) -> dict[str, Tensor | Coded]:
 
 def _renamed(name: str) -> str:
     """Rename ``encoder.model.encoder.layer.3.attention.self.query.a`` to ``encoder.layers.3.query.a``."""
-    match = re.fullmatch(r"encoder\.model\.encoder\.layer\.(\d+)\.(.+)\.(\w+)", name)
-    if match is None:
-        return name
-    ours = {theirs: ours for ours, theirs in LAYER.items()}
-    return f"encoder.layers.{match[1]}.{ours[match[2]]}.{match[3]}"
+    if match := re.fullmatch(r"encoder\.model\.encoder\.layer\.(\d+)\.(.+)\.(\w+)", name):
+        return f"encoder.layers.{match[1]}.{_OURS[match[2]]}.{match[3]}"
+    if match := re.fullmatch(r"encoder\.model\.(embeddings\..+)\.(\w+)", name):
+        return f"encoder.{_OURS[match[1]]}.{match[2]}"
+    return name
 
 
 def _layer(value: Tensor | Coded, layer: int) -> Tensor | Coded:

@@ -17,12 +17,11 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from filelock import FileLock
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from zgul import __version__
 from zgul.errors import ZgulError
 from zgul.options import Options, option
+from zgul.progress import Report, Status, silent
 
 ALLOW_HTTP = "ZGUL_ALLOW_HTTP"  # environment variable: "1" allows addresses without encryption
 MAX_BYTES = 200_000_000
@@ -57,7 +56,13 @@ class _Interrupted(Exception):
 
 
 def download(
-    url: str, target: Path, *, checksum: str = "", max_bytes: int = MAX_BYTES, options: DownloadOptions = _DEFAULTS
+    url: str,
+    target: Path,
+    *,
+    checksum: str = "",
+    max_bytes: int = MAX_BYTES,
+    options: DownloadOptions = _DEFAULTS,
+    report: Report = silent,
 ) -> None:
     """Download ``url`` to ``target``. ``checksum`` is a SHA-256 or SHA-1 in hexadecimal, if it is known."""
     _check_url(url, options)
@@ -65,7 +70,7 @@ def download(
         raise ZgulError(f"{url}: the checksum {checksum!r} is neither a SHA-256 nor a SHA-1.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options).run(checksum.lower())
+        _Transfer(url, target, options.max_size * 1_000_000 or max_bytes, options, report).run(checksum.lower())
     except OSError as error:
         raise ZgulError(f"{target} cannot be written ({error.strerror or error}); choose another folder.") from error
 
@@ -109,8 +114,8 @@ class _Redirects(HTTPRedirectHandler):
 class _Transfer:
     """The attempts to get one file."""
 
-    def __init__(self, url: str, target: Path, max_bytes: int, options: DownloadOptions) -> None:
-        self.url, self.target, self.max_bytes, self.options = url, target, max_bytes, options
+    def __init__(self, url: str, target: Path, max_bytes: int, options: DownloadOptions, report: Report) -> None:
+        self.url, self.target, self.max_bytes, self.options, self.report = url, target, max_bytes, options, report
         self.part = target.with_name(f"{target.name}.part")
         self.validator = target.with_name(f"{target.name}.part.validator")  # the version of the file: ETag or date
 
@@ -178,17 +183,13 @@ class _Transfer:
             self._discard()
             raise _Interrupted("the server did not continue where it was asked to")
         total = None if response.length is None else received + response.length
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        with bars as progress, self.part.open("ab") as file:
-            bar = progress.add_task(self.target.name, total=total)
+        with self.part.open("ab") as file:
             while chunk := _read_chunk(response):
                 received += len(chunk)
                 if max(received, total or 0) > self.max_bytes:
                     raise ZgulError(f"{self.url} is larger than the limit of {self.max_bytes:,} bytes (--max-size).")
                 file.write(chunk)
-                progress.update(bar, completed=received)
+                self.report(Status(f"{self.target.name} (kB)", received // 1000, (total or 0) // 1000))
         if total is not None and received != total:
             raise _Interrupted(f"the connection broke off at {received:,} of {total:,} bytes")
         return continued

@@ -19,6 +19,12 @@ def test_the_list_names_every_command() -> None:
         assert name.split()[0] in text and about.get("help", "") in text
 
 
+@pytest.mark.parametrize(("name", "tasks"), [("tag", "pos|ner|both"), ("evaluate", "pos|ner"), ("export", "pos|ner")])
+def test_help_shows_the_tasks_that_a_command_takes(name: str, tasks: str) -> None:
+    (line,) = [line for line in shown(name).splitlines() if "--task" in line and "What to tag" in line]
+    assert tasks in line.split()
+
+
 @pytest.mark.parametrize("name", [name for name, about in COMMANDS.items() if "examples" in about])
 def test_help_has_examples_of_this_command(name: str) -> None:
     text = shown(*name.split())

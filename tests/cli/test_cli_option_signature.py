@@ -20,6 +20,7 @@ class Config(Options):
     method: str = option("zgul", "What to train.", panel="What")
     sources: tuple[str, ...] = option((), "Languages with commas.")
     fast: bool = option(False, "A switch.")
+    seed: int = option(0, "Random seed.")
     epochs: int = option(0, "Rounds [default: 5].")
     noise: Noise = option(Noise(), "Noise.")
 
@@ -44,10 +45,11 @@ def test_only_what_was_given_arrives() -> None:
         "given": {"method": "cpg", "noise": {"share": 0.5}, "sources": "en,is", "epochs": 3},
         "output": "x",
     }
-    assert Config.from_dict(seen["given"]) == Config("cpg", ("en", "is"), False, 3, Noise(0.5))
+    assert Config.from_dict(seen["given"]) == Config("cpg", ("en", "is"), epochs=3, noise=Noise(0.5))
 
 
 def test_help_comes_from_the_declaration() -> None:
     _, text = run("--help")
     assert "What to train. [default: zgul]" in text and "Share of the sentences. [default: 0.25]" in text
     assert "Rounds [default: 5]." in text and "--fast" not in text
+    assert "Random seed. [default: 0]" in text, "zero is a default like others"

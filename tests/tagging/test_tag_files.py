@@ -81,6 +81,13 @@ def test_an_output_of_other_content_is_only_replaced_by_force(tagger: TextTagger
     assert "precious" not in Path("keep.tsv").read_text()
 
 
+def test_an_output_in_another_format_is_called_so(tagger: TextTagger, folder: Path) -> None:
+    tag_file(tagger, "texts/a.txt", "a.conllu")
+    for form in ("tsv", "json"):
+        with pytest.raises(ZgulError, match="another format.*--force"):
+            tag_file(tagger, "texts/a.txt", "a.conllu", FileSettings(form))
+
+
 def test_input_that_breaks_off_keeps_what_was_done_and_goes_on_when_it_is_mended(
     tagger: TextTagger, folder: Path
 ) -> None:

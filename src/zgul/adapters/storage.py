@@ -40,6 +40,8 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
     tensors, metadata = load_with_metadata(path)
     if "adapters" not in metadata:
         raise ZgulError(f"{path} holds no language adapters. Give a file that zgul adapter train wrote.")
+    if any(name.endswith(".scale") for name in tensors):
+        raise ZgulError(f"{path} is in an old form of 8 bits. Convert it with scripts/convert_taggers.py.")
     try:
         described = json.loads(metadata["adapters"])
         for info in described:

@@ -72,8 +72,9 @@ def fetch(
 
     An interrupted download continues, also in a later run. Files that are already there are not fetched again.
     """
-    options = DownloadOptions.from_dict(given)
-    result = fetch_datasets(names or (), group=group, release=release, data_dir=output, mirror=mirror, options=options)
+    wanted: dict[str, Any] = {"group": group, "release": release, "data_dir": output, "mirror": mirror}
+    with ProgressBars(transient=True) as bars:
+        result = fetch_datasets(names or (), **wanted, options=DownloadOptions.from_dict(given), report=bars)
     for file in result.files:
         done = "fetched" if file.downloaded else "was there"
         print(f"{file.dataset}  {file.path.name}  {done}, {TRUST[file.trust]}")

@@ -91,7 +91,7 @@ def _parameter(name: str, about: Declared, note: str, default: Any, panel: str) 
 
 def _note(about: Declared, default: Any) -> str:
     """The default as text, or "" if there is none or the help text names it already."""
-    if "[default" in about.help or default in ("", (), False):
+    if "[default" in about.help or default is False or default in ("", ()):
         return ""
     if isinstance(default, float):
         return f"{default:g}"

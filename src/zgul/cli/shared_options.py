@@ -10,6 +10,7 @@ from zgul.ensemble.em import EMConfig
 
 EM_PANEL = "Entropy minimisation"
 TUNED = "as the tagger was tuned"
+TASK = "What to tag [default: the task of the language's group]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
 PRECISION = "bfloat16 is faster on CPUs and GPUs that support it, with nearly the same tags."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
@@ -24,10 +25,8 @@ def with_em_options(*names: str) -> Decorator:
 
 
 LanguageName = Annotated[str, typer.Option("--lang", "-l", help="Language of the text, by code or name.")]
-Task = Annotated[
-    str | None,
-    typer.Option(metavar="pos|ner|both", help="What to tag [default: the task of the language's group]."),
-]
+Task = Annotated[str | None, typer.Option(metavar="pos|ner", help=TASK)]
+TaskOrBoth = Annotated[str | None, typer.Option(metavar="pos|ner|both", help=TASK)]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
 ]

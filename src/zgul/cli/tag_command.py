@@ -13,7 +13,7 @@ from rich.text import Text
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.printing import ProgressBars
-from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, Task, with_em_options
+from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, TaskOrBoth, with_em_options
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 from zgul.progress import Status
@@ -41,7 +41,7 @@ def tag(
     changes: dict[str, Any],
     given: Annotated[list[str] | None, typer.Argument(metavar="TEXT|FILE|FOLDER|-", help=INPUTS)] = None,
     lang: Annotated[str, typer.Option("--lang", "-l", help="Language by code or name, or auto.")] = "",
-    task: Task = None,
+    task: TaskOrBoth = None,
     form: Annotated[str, typer.Option("--format", "-f", metavar="terminal|conllu|tsv|json", help=FORMATS_HELP)] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File or, for several files, folder to write.")] = "-",
     weights: Annotated[bool, typer.Option("--weights", help="Add the share of each source language per word.")] = False,

@@ -21,14 +21,13 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rich.console import Console
-
 from zgul.corpora import columns
 from zgul.corpora.data_folder import read_labelled
 from zgul.corpora.sentence import Sentence
 from zgul.download import MAX_BYTES, ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
+from zgul.progress import Report, Status, silent
 
 MANIFEST = "fetched.json"
 MAX_MEMBER = 100_000_000  # bytes of a file inside an archive
@@ -176,6 +175,7 @@ def fetch_datasets(
     data_dir: Path | None = None,
     mirror: str | None = None,
     options: DownloadOptions = DownloadOptions(),
+    report: Report = silent,
 ) -> FetchResult:
     """Fetch datasets by name or pattern, or those of a group, and write the files of the data folder.
 
@@ -193,13 +193,13 @@ def fetch_datasets(
         datasets = [at_release(dataset, release) for dataset in datasets]
     folder = data_dir or cache_dir() / "data"
     with exclusive(folder / "raw"):
-        files = _Fetch(folder, mirror, options).add(datasets)
+        files = _Fetch(folder, mirror, options, report).add(datasets)
     return FetchResult(folder, files, [dataset for dataset in grouped if not dataset.files])
 
 
 class _Fetch:
-    def __init__(self, root: Path, mirror: str | None, options: DownloadOptions) -> None:
-        self.root, self.mirror, self.options = root, mirror, options
+    def __init__(self, root: Path, mirror: str | None, options: DownloadOptions, report: Report) -> None:
+        self.root, self.mirror, self.options, self.report = root, mirror, options, report
         path = root / MANIFEST
         manifest = read_json(path) if path.exists() else {"releases": {}, "checksums": {}, "laid_out": []}
         try:
@@ -228,10 +228,10 @@ class _Fetch:
         self._save()
         first_fetched = {path: file for path, file in fetched.items() if file.trust == "first fetch"}
         try:
-            for place in sorted(places):
+            for number, place in enumerate(sorted(places)):
+                self.report(Status("writing files", number, len(places)))
                 files = [(part, file) for part in parts for file in part.places.get(place, ())]
-                with Console(stderr=True).status(f"Writing {place}"):
-                    columns.write(self.root / place, chain.from_iterable(self._read(*pair) for pair in files))
+                columns.write(self.root / place, chain.from_iterable(self._read(*pair) for pair in files))
         except ZgulError as error:
             for file in first_fetched.values():  # a file that cannot be read must not be trusted the next time
                 file.path.unlink(missing_ok=True)
@@ -251,7 +251,8 @@ class _Fetch:
             return FetchedFile(dataset.name, path, digest, trust, downloaded=False)
         try:
             url = f"{(self.mirror or dataset.host).rstrip('/')}/{file.path}"
-            download(url, path, checksum=expected or "", max_bytes=file.max_bytes, options=self.options)
+            limits: dict[str, Any] = {"max_bytes": file.max_bytes, "options": self.options}
+            download(url, path, checksum=expected or "", report=self.report, **limits)
         except ChecksumError as error:
             earlier = f"It differs from the first fetch. To accept it, delete its line in {self.root / MANIFEST}."
             other = "Try another host with --mirror. If upstream has really changed, please report it."

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.console import Console
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from safetensors.torch import load_file
@@ -80,7 +79,7 @@ def converted() -> Path:
         return folder
     config, tensors, tokenizer = parse(read())
     temporary = folder.with_name(f".{folder.name}")
-    with exclusive(folder.parent), Console(stderr=True).status("Converting the embedded encoder (once)…"):
+    with exclusive(folder.parent):
         shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
         try:
             if not folder.is_dir():  # another process may have been faster
