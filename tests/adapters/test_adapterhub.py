@@ -414,7 +414,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         write_adapter(make(), tmp_path, model_type="gpt2")
     adapter = make()
     adapter.language = "a.b"
-    with pytest.raises(ZgulError, match=r"no adapter name with dots"):
+    with pytest.raises(ZgulError, match=r"must not contain dots"):
         write_adapter(adapter, tmp_path)
     assert not any(tmp_path.iterdir())
 

@@ -251,7 +251,7 @@ def test_an_author_other_than_the_default_one(hub: Hub, files: dict[str, bytes])
 @pytest.mark.parametrize(
     ("name", "encoder", "message"),
     [
-        ("en/wiki@ukp", None, "Say which, for example encoder='bert-base-multilingual-cased'"),
+        ("en/wiki@ukp", None, "Name the encoder, for example encoder='bert-base-multilingual-cased'"),
         ("fo/wiki@ukp", MBERT, "no fo/wiki for bert-base-multilingual-cased. wiki exists for: de, en"),
         ("en/news@ukp", MBERT, "no en/news for bert-base-multilingual-cased.$"),
         ("en/wiki@me", MBERT, "en/wiki is by other, ukp, not by me"),

@@ -352,7 +352,7 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
         files = api.model_info(repository, revision=version, files_metadata=True).siblings
     for file in files or ():
         if file.rfilename in ADAPTER_FILES and (file.size or 0) > MAX_BYTES:
-            raise ZgulError(f"{repository}: {file.rfilename} has over {MAX_BYTES:,} bytes, too many for an adapter.")
+            raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes: not an adapter.")
     cache = cache_dir() / "huggingface"
     try:
         return Path(api.snapshot_download(repository, revision=version, cache_dir=cache, allow_patterns=ADAPTER_FILES))
