@@ -90,7 +90,8 @@ def test_a_score_is_that_of_its_tags(finished):
 
 
 def test_the_rows_use_the_em_they_are_called_after(finished):
-    by_row = {score.row: score.em for score in Store(finished).scores(part="zero-shot", language="fo")}
+    zero_shot = {run.hash for run in Store(finished).runs(part="zero-shot")}
+    by_row = {score.row: score.em for score in Store(finished).scores(language="fo") if score.run in zero_shot}
     assert by_row["ZGUL"]["on"] == "is dev" and by_row["ZGUL"]["start"] == "scores" and not by_row["ZGUL"]["tied"]
     assert by_row["ZGUL, EM on target dev"]["on"] == "fo dev"
     assert by_row["ZGUL, EM tied by layer"]["tied"] and by_row["MADX^multi-EMEA"]["tied"]

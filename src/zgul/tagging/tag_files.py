@@ -183,7 +183,7 @@ class OutputFile:
                 held = list(islice(blocks, len(window)))
                 for number, ((_, text), sentence) in enumerate(zip(held, window, strict=False), start=self.held + 1):
                     if _words(text, self.settings.format) != sentence.words:
-                        raise ZgulError(f"{path} holds another text, or another format: sentence {number} has other words. {OTHER}")
+                        raise ZgulError(f"{path} holds another text or format: sentence {number} differs. {OTHER}")
                 if not self.held:
                     expected = to_text(window).encode("utf-8")
                     with path.open("rb") as again:
