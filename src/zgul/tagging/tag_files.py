@@ -35,9 +35,9 @@ INPUT_HELP = "What the input is: running text, a sentence a line, words between 
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
-Choose = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
+ChooseTagger = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
 Windows = Iterator[list[Sentence]]
-AnyTagger = TextTagger | Choose
+AnyTagger = TextTagger | ChooseTagger
 AnySource = TextSource | Path | str
 Sources = Sequence[AnySource]
 

@@ -38,7 +38,7 @@ CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
 # What of a configuration may change between the start of a run and its continuation.
-FREE = ("data", "device", "tensorboard", "em_by", "em_sentences")
+MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
 
 
 def seed_everything(seed: int) -> None:
@@ -229,7 +229,9 @@ class Trainer:
     @cached_property
     def _fingerprint(self) -> str:
         """What must be the same for a checkpoint to be continued: the configuration and the sentences themselves."""
-        settings = json.dumps([self.config.to_dict() | dict.fromkeys(FREE, ""), self.tagger.labels], sort_keys=True)
+        settings = json.dumps(
+            [self.config.to_dict() | dict.fromkeys(MAY_CHANGE, ""), self.tagger.labels], sort_keys=True
+        )
         digest = hashlib.sha256(settings.encode())
         for sentences in (self.data.train, self.data.dev):
             for sentence in sentences:
