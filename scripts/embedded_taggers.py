@@ -39,7 +39,7 @@ from zgul.languages import GROUPS
 from zgul.tagger import Tagger, load_tagger, save_tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import load_labelled
-from zgul.training.run import choose_settings, find_judges, new_tagger
+from zgul.training.run import choose_em, find_dev_sets, new_tagger
 from zgul.training.trainer import Trainer
 
 SHIPPED_BITS = 9  # per number; what this costs is measured in every run that saves
@@ -82,9 +82,9 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
         "train_seconds": round(trained - loaded, 1),
         "dev_f1": [round(entry["dev_f1"], 2) for entry in history],
     }
-    judges = find_judges(config) if spec.get("em") else {}
-    if judges:
-        em, result["em"] = choose_settings(tagger, config, judges)
+    dev_sets = find_dev_sets(config) if spec.get("em") else {}
+    if dev_sets:
+        em, result["em"] = choose_em(tagger, config, dev_sets)
         tagger = replace(tagger, em=em)
     result["f1"] = score(tagger, spec, places.data)
     if spec.get("save"):

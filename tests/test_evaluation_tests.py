@@ -62,8 +62,8 @@ def systems() -> tuple[list[list[str]], list[list[str]], list[list[str]]]:
 @pytest.mark.filterwarnings("ignore")  # seqeval warns of every tag
 def test_bootstrap_against_a_slow_one(systems) -> None:
     gold, first, second = systems
-    result = bootstrap_f1(gold, first, second, samples=400, seed=5)
-    rng = np.random.default_rng(5)
+    result = bootstrap_f1(gold, first, second, samples=400)
+    rng = np.random.default_rng(0)
     slow = []
     for _ in range(400):
         # an order that keeps sentences apart does not matter to chunks, so seqeval can score the drawn lists

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from zgul.errors import ZgulError
-from zgul.files import MAX_DEPTH, read_json, write_json
+from zgul.files import MAX_DEPTH, MAX_JSON, read_json, write_json
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         read_json(tmp_path / "file" / "x.json")
 
 
-def test_another_limit(tmp_path: Path) -> None:
-    write_json(tmp_path / "x.json", {"a": "b" * 100})
-    with pytest.raises(ZgulError, match="larger than 50 bytes"):
-        read_json(tmp_path / "x.json", max_bytes=50)
+def test_a_large_file_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": "b" * MAX_JSON})
+    with pytest.raises(ZgulError, match="larger than 1,000,000 bytes"):
+        read_json(tmp_path / "x.json")

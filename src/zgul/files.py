@@ -148,13 +148,13 @@ def _zstandard(path: Path) -> Any:
 # --- JSON, with limits on size, depth and numbers
 
 
-def read_json(path: Path, max_bytes: int = MAX_JSON) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Anything else raises a `ZgulError` that says what is wrong and where."""
     try:
         with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-        if len(content) > max_bytes:
-            raise ZgulError(f"{path} is larger than {max_bytes:,} bytes, the limit for this kind of file.")
+            content = file.read(MAX_JSON + 1)
+        if len(content) > MAX_JSON:
+            raise ZgulError(f"{path} is larger than {MAX_JSON:,} bytes, the limit for this kind of file.")
         # a long number becomes a `Decimal`, so that `_check_json` can name its field; `int` refuses 4,300 digits
         parse_int = lambda digits: int(digits) if len(digits) <= MAX_DIGITS else Decimal(digits)  # noqa: E731
         value = json.loads(content.decode("utf-8-sig"), parse_int=parse_int)

@@ -121,12 +121,12 @@ SCALES = st.floats(-100, 100, width=16)
 def test_quantising_what_was_dequantised_is_exact(blocks: list[tuple[float, bytes]]) -> None:
     scales = np.array([scale for scale, _ in blocks], np.float16)
     nibbles = np.stack([np.frombuffer(packed, np.uint8) for _, packed in blocks])
-    values = embedded.dequantise(scales, nibbles)
-    quantised = embedded.quantise(values)
-    assert quantised is not None and np.array_equal(embedded.dequantise(*quantised), values)
+    values = embedded.from_q4(scales, nibbles)
+    quantised = embedded.to_q4(values)
+    assert quantised is not None and np.array_equal(embedded.from_q4(*quantised), values)
 
 
 def test_other_values_cannot_be_quantised() -> None:
-    assert embedded.quantise(np.linspace(0, 1, 32, dtype=np.float32)[None]) is None
-    assert embedded.quantise(np.full((1, 32), np.float32(np.nan))) is None
-    assert embedded.quantise(np.full((1, 32), np.float32(1e9))) is None
+    assert embedded.to_q4(np.linspace(0, 1, 32, dtype=np.float32)[None]) is None
+    assert embedded.to_q4(np.full((1, 32), np.float32(np.nan))) is None
+    assert embedded.to_q4(np.full((1, 32), np.float32(1e9))) is None

@@ -11,10 +11,10 @@ def test_the_papers_counts(name: str, millions: int) -> None:
     assert count_parameters(METHODS[name]).trainable / 1e6 == pytest.approx(millions, abs=1)
 
 
-@pytest.mark.parametrize("form", RELEASE_FORMS)
-def test_the_releases_counts(form: str) -> None:
-    options, millions = RELEASE_FORMS[form]
-    assert count_parameters(METHODS["zgul"], options).trainable / 1e6 == pytest.approx(millions, abs=0.05)
+@pytest.mark.parametrize(("form", "millions"), [("Germanic", 40.8), ("African, Indo-Aryan", 40.2), ("Slavic", 26.0)])
+def test_the_releases_counts(form: str, millions: float) -> None:
+    counted = count_parameters(METHODS["zgul"], RELEASE_FORMS[form]).trainable / 1e6
+    assert counted == pytest.approx(millions, abs=0.05)
 
 
 def test_every_part_is_counted_once() -> None:

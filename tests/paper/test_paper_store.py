@@ -61,8 +61,8 @@ def test_filters(tmp_path):
     store.add_score(score(), TAGS)
     store.add_score(score("hash-b", "CPG"), TAGS)
     assert [found.name for found in store.runs(group="slavic")] == ["b"]
-    assert [found.row for found in store.scores(part="few-shot", group="slavic")] == ["CPG"]
-    assert store.scores(part="few-shot", group="germanic") == []
+    assert [found.row for found in store.scores(run="hash-b")] == ["CPG"]
+    assert store.scores(run="hash-b", language="de") == []
     assert [found.run for found in store.scores(row="ZGUL")] == ["hash-a"]
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         store.runs(colour="red")

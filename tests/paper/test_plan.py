@@ -14,7 +14,7 @@ from zgul.paper import provenance
 from zgul.paper.experiments import Estimate, Experiment
 from zgul.paper.export import export_results
 from zgul.paper.plan import (
-    READING,
+    TEXT_RUN,
     VARIANTS,
     Inputs,
     Protocol,
@@ -157,7 +157,7 @@ def test_a_hash_changes_with_data_encoder_adapters_device_and_code(inputs, proto
     test.write_text(test.read_text().replace("NOUN", "VERB", 1))
     before, after = ({run.name: run.hash for run in paper_plan(told, protocol)} for told in (inputs, other))
     same = {name for name in before if before[name] == after[name]}
-    assert same == {name for name in before if " got, " in name or f" {READING} " in name} - {
+    assert same == {name for name in before if " got, " in name or f" {TEXT_RUN} " in name} - {
         name for name in before if "few-shot" in name
     }
 
@@ -201,7 +201,7 @@ def test_only(inputs, protocol):
     few = select_runs(runs, ["few-shot/cpg/fo"])
     assert {(run.part, run.method) for run in few} == {("few-shot", "cpg"), ("zero-shot", "cpg")}  # and what it needs
     tgt = select_runs(runs, ["unlabelled/madx-multi"])
-    assert {run.method for run in tgt} == {"madx-multi", READING}
+    assert {run.method for run in tgt} == {"madx-multi", TEXT_RUN}
     with pytest.raises(ZgulError, match="--only zguul: no run fits"):
         select_runs(runs, ["zguul"])
     assert select_runs(runs, ["variants/text"]) == []

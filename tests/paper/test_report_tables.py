@@ -12,7 +12,7 @@ from zgul.evaluation import mcnemar, scores
 from zgul.languages import similarity
 from zgul.paper import numbers
 from zgul.paper.export import analyse
-from zgul.paper.frame import Frame, choose_settings
+from zgul.paper.frame import Frame, choose_tuned
 from zgul.paper.report import build_report, departures, head, open_results, side_by_side, tables
 from zgul.paper.report.document import Cell, table
 from zgul.paper.store import DONE, RUNNING, Store, StoredRun
@@ -51,7 +51,7 @@ def test_zero_shot_has_means_deviations_and_the_papers_numbers(invented, frame, 
         averages = [statistics.mean(found[seed].values()) for seed in (0, 1)]
         assert cells(table, row)[-1].value == pytest.approx(statistics.mean(averages))
         assert cells(table, row)[-1].std == pytest.approx(statistics.stdev(averages))
-        assert cells(table, row)[-1].paper == numbers.average(group, row)
+        assert cells(table, row)[-1].paper == numbers.printed_average(group, row)
     assert {*table.rows} >= {*numbers.ZERO_SHOT[group].values, "MADX^multi-En"}
 
 
@@ -180,7 +180,7 @@ def test_tuning_takes_the_best_epoch_averaged_over_groups_and_of_equals_the_smal
         tuning_run("african", "zgul", 2e-3, [50.0], reduction=3.0),  # another task
         tuning_run("germanic", "sft-m", 1e-4, [40.0]),
     ]
-    pos, ner, sft = choose_settings(runs)
+    pos, ner, sft = choose_tuned(runs)
     assert (pos.task, pos.method, pos.groups) == ("pos", "zgul", ("germanic", "slavic"))
     assert pos.dev_f1 == {(5e-4, 3.0): 65.0, (1e-3, 3.0): 65.0}
     assert pos.chosen == (5e-4, 3.0) and ner.chosen == (2e-3, 3.0) and sft.chosen == (1e-4, None)

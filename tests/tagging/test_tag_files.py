@@ -84,7 +84,7 @@ def test_an_output_of_other_content_is_only_replaced_by_force(tagger: TextTagger
 def test_an_output_in_another_format_is_called_so(tagger: TextTagger, folder: Path) -> None:
     tag_file(tagger, "texts/a.txt", "a.conllu")
     for form in ("tsv", "json"):
-        with pytest.raises(ZgulError, match=r"another format.*--force"):
+        with pytest.raises(ZgulError, match=r"another text or format.*--force"):
             tag_file(tagger, "texts/a.txt", "a.conllu", FileSettings(form))
 
 

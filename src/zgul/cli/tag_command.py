@@ -22,7 +22,7 @@ from zgul.tagging.langid import guess
 from zgul.tagging.loading import load
 from zgul.tagging.reading import Input, TextSource, find_sources, sample_text
 from zgul.tagging.serving import TASKS
-from zgul.tagging.tag_files import Choose, FileSettings, begin, tag_file, tag_files, tag_stream
+from zgul.tagging.tag_files import ChooseTagger, FileSettings, begin, tag_file, tag_files, tag_stream
 from zgul.tagging.text_tagger import TextTagger
 
 app = new_app()
@@ -81,7 +81,7 @@ def tag(
         _write(choose, sources, output, files)
 
 
-def _write(choose: Choose, sources: list[TextSource], output: str, settings: FileSettings) -> None:
+def _write(choose: ChooseTagger, sources: list[TextSource], output: str, settings: FileSettings) -> None:
     """Write one file, or several into a folder, and report what existed already."""
     if len(sources) == 1 and not output.endswith("/") and not Path(output).is_dir():
         with _progress() as report:
@@ -125,7 +125,7 @@ def _guess(text: str) -> str:
     return best.code
 
 
-def _show(choose: Choose, sources: list[TextSource], settings: FileSettings) -> None:
+def _show(choose: ChooseTagger, sources: list[TextSource], settings: FileSettings) -> None:
     """Print for people: a heading, words over tags, and a legend of the tags."""
     console = Console(highlight=False, soft_wrap=True)
     marks: set[str] = set()

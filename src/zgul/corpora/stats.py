@@ -20,7 +20,7 @@ _SIZES = tomllib.loads(Path(__file__).with_name("paper_sizes.toml").read_text("u
 PAPER_TESTS = {code: tuple(row) for code, row in _SIZES["tests"].items()}  # script, sentences, overlap in per cent
 PAPER_TRAIN_DEV = {group: (train, dev) for group, (train, dev) in _SIZES["train_dev"].items()}  # sentences
 
-Key = tuple[str, str, str]  # task, language and split of a file
+SplitKey = tuple[str, str, str]  # task, language and split of a file
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
     """Read every labelled file of a data folder once and count."""
     folder = DataFolder(data_dir)
     keys = folder.splits()
-    splits, words = dict[Key, SplitStats](), dict[Key, Counter[str]]()
+    splits, words = dict[SplitKey, SplitStats](), dict[SplitKey, Counter[str]]()
     for done, key in enumerate(keys):
         report(Status("reading data", done, len(keys)))
         sentences = folder.sentences(*key)
@@ -126,7 +126,7 @@ def dominant_script(words: Counter[str]) -> str:
     return max(scripts, key=lambda script: (scripts[script], script), default="none")
 
 
-def _source_files(group: Group, split: str, splits: Iterable[Key]) -> list[Key]:
+def _source_files(group: Group, split: str, splits: Iterable[SplitKey]) -> list[SplitKey]:
     """The files of a group's sources, or the plain split if the group's own split does not exist."""
     own = [(group.task, code, source_split(group.name, code, split)) for code in group.sources]
     return [key if key in splits else (group.task, key[1], split) for key in own]

@@ -153,7 +153,7 @@ def _tensors(file: io.BytesIO, config: EncoderConfig) -> dict[str, npt.NDArray[n
         kind, size, offset, n_bytes = _unpack(file, "BIQQ")
         raw = file.getbuffer()[offset : offset + n_bytes]
         blocks = np.frombuffer(raw, _BLOCKS if kind else "<f4")
-        values = dequantise(blocks["scale"], blocks["nibbles"]).reshape(-1) if kind else blocks
+        values = from_q4(blocks["scale"], blocks["nibbles"]).reshape(-1) if kind else blocks
         if values.size != size:
             raise ZgulError(f"{name}: {values.size} values where the file says {size}")
         is_matrix = kind == 1 or name in ("emb.pos", "emb.type")
@@ -175,7 +175,7 @@ def _hub_name(name: str) -> str:
 # --- 4-bit blocks and files of them
 
 
-def dequantise(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+def from_q4(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """scales [n], nibbles [n, 16] -> values [n, 32], exact in fp32."""
     values = np.empty((len(scales), BLOCK), np.float32)
     for start in range(0, len(scales), _CHUNK):
@@ -188,8 +188,8 @@ def dequantise(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8])
     return values
 
 
-def quantise(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]] | None:
-    """The inverse of `dequantise`. None if no scale gives exactly these values."""
+def to_q4(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]] | None:
+    """The inverse of `from_q4`. None if no scale gives exactly these values."""
     scales = np.zeros(len(values), np.float16)
     nibbles = np.empty((len(values), BLOCK // 2), np.uint8)
     for start in range(0, len(values), _CHUNK):
@@ -226,7 +226,7 @@ def save_q4(encoder: Encoder, tokenizer: PieceTokenizer, path: str | Path) -> No
             arrays[name] = values
             continue
         whole = values.shape[1] % BLOCK == 0
-        blocks: tuple[npt.NDArray[Any], ...] | None = quantise(values.reshape(-1, BLOCK)) if whole else None
+        blocks: tuple[npt.NDArray[Any], ...] | None = to_q4(values.reshape(-1, BLOCK)) if whole else None
         if blocks is None:
             raise ZgulError(f"{name} is not made of 4-bit blocks. Save it as a folder instead (zgul.encoders.save).")
         for part, array in zip(_PARTS, blocks, strict=True):
@@ -248,7 +248,7 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
         scales, nibbles = _PARTS
         for name in [name.removesuffix(scales) for name in tensors if name.endswith(scales)]:
             rows, packed = tensors.pop(name + scales).numpy(), tensors.pop(name + nibbles).numpy()
-            values = dequantise(rows.reshape(-1), packed.reshape(-1, BLOCK // 2))
+            values = from_q4(rows.reshape(-1), packed.reshape(-1, BLOCK // 2))
             tensors[name] = torch.from_numpy(values.reshape(len(rows), -1))
         return Encoder.from_hub(config, tensors), tokenizer
     except ZgulError:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 FORMS = ("bilinear", "additive")
 STARTS = ("likeness", "random")
+SIZE = 32  # of a language vector
 SHARPNESS = 4.0  # before training, a source that agrees in every feature scores this much above one that agrees in half
 
 
@@ -18,10 +19,10 @@ class LanguageVectors(nn.Module):
 
     bank_features: Tensor  # [N, F]
 
-    def __init__(self, bank_features: Tensor, size: int = 32, start: str = "likeness") -> None:
+    def __init__(self, bank_features: Tensor, start: str = "likeness") -> None:
         super().__init__()
         self.register_buffer("bank_features", bank_features.float(), persistent=False)
-        self.project = nn.Linear(bank_features.shape[1], size)
+        self.project = nn.Linear(bank_features.shape[1], SIZE)
         if start == "likeness":
             self._start_as_likeness()
 

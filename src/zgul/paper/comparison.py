@@ -12,8 +12,8 @@ from zgul.paper.export import open_store
 from zgul.paper.numbers import ALPHA
 from zgul.paper.store import DONE, Store
 
-Tags = dict[str, list[list[str]]]  # language -> tags of each sentence
-System = tuple[str, Tags, Tags]  # name, predictions and gold tags
+TagsByLanguage = dict[str, list[list[str]]]  # language -> tags of each sentence
+System = tuple[str, TagsByLanguage, TagsByLanguage]  # name, predictions and gold tags
 
 
 @dataclass(frozen=True)

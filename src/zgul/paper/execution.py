@@ -30,7 +30,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.languages import most_related
 from zgul.methods import find_method
-from zgul.paper.plan import READING, Inputs, Protocol, Run
+from zgul.paper.plan import TEXT_RUN, Inputs, Protocol, Run
 from zgul.paper.store import DONE, Score, Store
 from zgul.tagger import Prediction, Tagger
 from zgul.tensors import load_tensors, load_with_metadata, save_tensors
@@ -137,12 +137,12 @@ class Executor:
     def execute(self, run: Run, needed: Runs) -> Facts:
         """Execute a run and return its facts. ``needed`` are the runs it starts from, by hash."""
         self._needed = needed
-        if run.method == READING:
+        if run.method == TEXT_RUN:
             facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device)
         elif run.part == "few-shot":
             facts = self._few_shot(run, needed[run.needs[0]])
         elif run.extra.get("variant") == "MADX^multi-Tgt":  # the zero-shot model with the target's own adapter
-            base = next(needed[need] for need in run.needs if needed[need].method != READING)
+            base = next(needed[need] for need in run.needs if needed[need].method != TEXT_RUN)
             weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
             facts = self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
         elif not run.rows:  # a tuning run, of which only the dev F1 is needed
@@ -203,7 +203,7 @@ class Executor:
 
     def _text_folder(self, run: Run) -> Path:
         """The folder of the text run that a run needs. Files that were removed are made again."""
-        other = next(self._needed[need] for need in run.needs if self._needed[need].method == READING)
+        other = next(self._needed[need] for need in run.needs if self._needed[need].method == TEXT_RUN)
         folder = self.store.run_folder(other.hash)
         with self.store.lock(f"{other.hash}.weights"):
             if not (folder / ENCODER).is_file():
@@ -238,9 +238,9 @@ class Executor:
         language, count = run.extra["language"], run.extra["examples"]
         facts: Facts = {}
         if count:
-            found = self.resources.sentences(config.task, language, run.extra["split"])
-            order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(found))
-            chosen = [found[int(index)] for index in order[:count]]  # the ten examples are among the thirty
+            there = self.resources.sentences(config.task, language, run.extra["split"])
+            order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(there))
+            chosen = [there[int(index)] for index in order[:count]]  # the ten examples are among the thirty
             known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
             seed_everything(run.extra["draw"])
             facts = self._train(tagger, config, LabelledData(chosen, [], list(tagger.labels), known, {language: 0}))
@@ -327,8 +327,8 @@ def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequen
     views = tagger.method.views or ("emea",)
     for note in notes:
         name = note.removesuffix("_untrained")  # of the prediction's field
-        found = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
-        mean = np.concatenate(found).mean(axis=0)  # [K, N]
+        weights = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
+        mean = np.concatenate(weights).mean(axis=0)  # [K, N]
         for view, row in zip(views, mean, strict=True):
             shares = {source: round(float(w), 6) for source, w in zip(tagger.bank_languages, row, strict=True)}
             facts.setdefault(note, {}).setdefault(view, {})[language] = shares

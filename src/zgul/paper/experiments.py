@@ -31,7 +31,7 @@ from zgul.errors import ZgulError
 from zgul.paper import plan, provenance
 from zgul.paper.execution import Executor
 from zgul.paper.export import open_store
-from zgul.paper.plan import PARTS, READING, Inputs, Protocol, Run
+from zgul.paper.plan import PARTS, TEXT_RUN, Inputs, Protocol, Run
 from zgul.paper.store import DONE, FAILED, FILE, PLANNED, RUNNING, Store, StoredRun
 from zgul.progress import Report, Status, silent
 from zgul.training.labelled_data import training_languages
@@ -193,7 +193,7 @@ class Estimate:
         return self.measured.get(_kind(run)) or self._guess(run)
 
     def _guess(self, run: Run) -> float:
-        if run.method == READING:
+        if run.method == TEXT_RUN:
             return 3.0 * int(run.config["steps"]) * STEP[self.device]
         config = run.training()
         sources = training_languages(config)
@@ -242,25 +242,25 @@ def _watch(work: Work, store: Store, workers: int, report: Report, until: float 
         process.start()
         return process
 
-    crew = [start() for _ in range(min(workers, len(work.runs)))]
+    processes = [start() for _ in range(min(workers, len(work.runs)))]
     deaths = 0
     try:
-        while crew and (until is None or time.monotonic() < until):
+        while processes and (until is None or time.monotonic() < until):
             time.sleep(WAIT)
             work.show(store, report)
-            for process in [process for process in crew if not process.is_alive()]:
-                crew.remove(process)
+            for process in [process for process in processes if not process.is_alive()]:
+                processes.remove(process)
                 if process.exitcode == 0:
                     continue  # nothing was left to do
                 deaths += 1
                 if not _record_death(work, store, process.exitcode) and deaths >= DEATHS:
                     raise ZgulError(f"Worker processes die as they start (exit code {process.exitcode}). Try --jobs 0.")
-                crew.append(start())
-        return bool(crew)
+                processes.append(start())
+        return bool(processes)
     finally:
-        for process in crew:
+        for process in processes:
             process.terminate()  # all at once, because a remaining worker would take the next run
-        for process in crew:
+        for process in processes:
             process.join(10)
             process.kill()
 

@@ -27,7 +27,7 @@ from zgul.paper.rows import COMPARED, ZGUL
 from zgul.paper.store import DONE, SCHEMA, Score, Store, StoredRun
 from zgul.progress import Report, Status, silent
 
-Place = Path | str
+AnyPath = Path | str
 Analysis = dict[str, Any]
 WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones do not fit on a line
 DISPUTED = 2  # sentences of each language
@@ -45,14 +45,14 @@ class TagAlphabet(dict[str, str]):
         return " ".join("".join(map(self.__getitem__, sentence or ())) for sentence in tags)
 
 
-def open_store(place: Place) -> Store:
+def open_store(place: AnyPath) -> Store:
     """The results in a folder of ``zgul experiment paper`` or in a file of ``zgul experiment export``."""
     if not Path(place).exists():
         raise ZgulError(f"{place}: no such folder or file. Give the --output of zgul experiment paper, or an export.")
     return Store(place) if Path(place).is_dir() else Export(place)
 
 
-def export_results(folder: Place, path: Place, data: Place | None = None, *, sentences: bool = True) -> None:
+def export_results(folder: AnyPath, path: AnyPath, data: AnyPath | None = None, *, sentences: bool = True) -> None:
     """Write the finished runs of a folder of results. The same results give the same bytes.
 
     ``data`` is the data folder, for the statistics of the datasets. Without ``sentences``, the export has no words of
@@ -83,7 +83,7 @@ def export_results(folder: Place, path: Place, data: Place | None = None, *, sen
 class Export(Store):
     """Results read from an export into memory, with predictions and sentences if the file contains them."""
 
-    def __init__(self, path: Place) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self.folder = Path(path)
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.executescript(SCHEMA)
@@ -116,19 +116,19 @@ class Export(Store):
             self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))
 
 
-def analyse(store: Store, data: Place | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:
+def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:
     """Compute what the report needs besides scores. Exports contain the result.
 
     Sentences on which the methods disagree, and the paper's examples, are included if ``sentences`` is true.
     """
     frame = Frame(store)
-    found: Analysis = {"mcnemar": _count_words(frame, report), "examples": None, "paper_examples": None}
+    analyses: Analysis = {"mcnemar": _count_words(frame, report), "examples": None, "paper_examples": None}
     if sentences:
-        found["examples"], found["paper_examples"] = _choose_examples(frame)
+        analyses["examples"], analyses["paper_examples"] = _choose_examples(frame)
     statistics = asdict(measure(data, report)) if data is not None else None
-    found["statistics"] = statistics and {name: statistics[name] for name in ("groups", "targets")}
-    found["text"] = _count_text(DataFolder(data)) if data is not None and frame.groups("unlabelled") else {}
-    return found
+    analyses["statistics"] = statistics and {name: statistics[name] for name in ("groups", "targets")}
+    analyses["text"] = _count_text(DataFolder(data)) if data is not None and frame.groups("unlabelled") else {}
+    return analyses
 
 
 def _count_words(frame: Frame, report: Report) -> list[Analysis]:

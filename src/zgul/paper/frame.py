@@ -114,7 +114,7 @@ class TunedMethod:
         return min(self.dev_f1, key=lambda setting: (-round(self.dev_f1[setting], 6), setting[0], setting[1] or 0))
 
 
-def choose_settings(runs: Iterable[StoredRun]) -> list[TunedMethod]:
+def choose_tuned(runs: Iterable[StoredRun]) -> list[TunedMethod]:
     """The settings chosen from finished runs of the part "tuning", by task and method.
 
     The highest F1 on the dev sets of the sources wins. The best epoch of a run counts, and the groups of a task are

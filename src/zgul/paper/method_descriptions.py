@@ -30,7 +30,7 @@ def describe_methods() -> list[MethodDescription]:
     for name, method in METHODS.items():
         sizes, forms = count_parameters(method), RELEASE_FORMS if name == "zgul" else {}
         parts = (tuple(sizes.trained), tuple(sizes.frozen), method.strategies, tuple(rows_of(name)), sizes.trainable)
-        released = {group: count_parameters(method, options).trainable for group, (options, _) in forms.items()}
+        released = {group: count_parameters(method, options).trainable for group, options in forms.items()}
         languages, printed = "English" if method.english_only else "all sources", COST.get(method.title, "parameters")
         described.append(MethodDescription(name, method.title, languages, *parts, printed, released))
     return described

@@ -66,7 +66,7 @@ GRID = {name: tuple(map(float, values)) for name, values in _DATA["grid"].items(
 EXAMPLES = [PaperExample(**example) for example in _DATA["example"]]
 
 
-def average(group: str, row: str) -> float:
+def printed_average(group: str, row: str) -> float:
     """A row's printed average in the zero-shot table of a group."""
     return ZERO_SHOT[group].values[row][AVERAGE]
 
@@ -74,5 +74,5 @@ def average(group: str, row: str) -> float:
 def lead(group: str) -> tuple[str, float]:
     """The closest baseline in the paper and ZGUL's lead over it."""
     baselines = [row for row in ZERO_SHOT[group].values if not row.startswith("ZGUL")]
-    nearest = max(baselines, key=lambda row: average(group, row))
-    return nearest, average(group, "ZGUL") - average(group, nearest)
+    nearest = max(baselines, key=lambda row: printed_average(group, row))
+    return nearest, printed_average(group, "ZGUL") - printed_average(group, nearest)

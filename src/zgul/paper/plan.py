@@ -22,14 +22,14 @@ from zgul.languages import GROUPS, find
 from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
-from zgul.paper.frame import choose_settings
+from zgul.paper.frame import choose_tuned
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
 from zgul.training.config import ADAPTERS, PRECISIONS, TrainingConfig
 from zgul.training.em_tuning import Grid
 
 PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
-READING = "text"  # the "method" of a run that reads unlabelled text
+TEXT_RUN = "text"  # the "method" of a run that reads unlabelled text
 REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
 WHAT, SMALLER, FEW, TEXT = "What to run", "Training", "Few-shot", "Unlabelled text"  # headings of the options
 EM_HELP = "Choose EM settings on the dev set of the most related source, or on that source left out (loso)."
@@ -41,7 +41,7 @@ _COPIED = ("epochs", "batch_size", "accumulate", "limit", "em_by", "em_sentences
 
 Settings = dict[tuple[str, str], tuple[float, float | None]]  # task and method -> learning rate, reduction factor
 Values = dict[str, Any]  # by name
-Place = tuple[str, str, str, int]  # part, group, method and seed
+RunKey = tuple[str, str, str, int]  # part, group, method and seed
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def paper_plan(inputs: Inputs, protocol: Protocol, settings: Settings | None = N
 
 def tuned_settings(done: Iterable[StoredRun]) -> Settings:
     """The settings that finished tuning runs choose."""
-    return {(tuned.task, tuned.method): tuned.chosen for tuned in choose_settings(done)}
+    return {(tuned.task, tuned.method): tuned.chosen for tuned in choose_tuned(done)}
 
 
 def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
@@ -250,7 +250,7 @@ class _Planner:
         return self._trained(("tuning", group, method, min(self.protocol.seeds)), [], [], changes, extra=extra)
 
     def _trained(
-        self, place: Place, languages: list[str], rows: Sequence[Row], changes: Values | None = None, **more: Any
+        self, place: RunKey, languages: list[str], rows: Sequence[Row], changes: Values | None = None, **more: Any
     ) -> Run:
         """A run that trains a model. ``changes`` are of the configuration, and ``more`` are fields of the run."""
         _, group, method, seed = place
@@ -351,18 +351,18 @@ class _Planner:
         sums["head"] = provenance.of_file(Path(self.inputs.head)) if self.inputs.head else ""
         sums |= {f"text/{path.name}": provenance.of_file(path) for path in texts}
         extra = {"language": language, "share": share}
-        return Run("unlabelled", group, READING, 0, config, [], [], [], extra, sums)
+        return Run("unlabelled", group, TEXT_RUN, 0, config, [], [], [], extra, sums)
 
 
 def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
     """How these runs would differ from stored runs of these parts: in settings, data, encoder or adapters."""
-    parts, before, found = set(parts), stored.get("protocol", {}), []
+    parts, before, changed = set(parts), stored.get("protocol", {}), []
     for name, value in protocol.to_dict().items():
         part = next((part for start, part in _FILE["options-of-part"].items() if name.startswith(start)), None)
         if name not in _FILE["extendable"] and name in before and before[name] != value and part in {None, *parts}:
-            found.append(f"{name} was {before[name]} and is {value}")
+            changed.append(f"{name} was {before[name]} and is {value}")
     sums = stored.get("checksums", {})
-    return found + [f"{name} has changed" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
+    return changed + [f"{name} has changed" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
 
 
 @cache

@@ -124,11 +124,10 @@ class Store:
         rows = self._all("SELECT * FROM runs ORDER BY part, grp, method, seed, name, hash")
         return _matching(StoredRun, rows, filters)
 
-    def scores(self, *, part: str | None = None, group: str | None = None, **filters: Any) -> list[Score]:
-        """The scores of current runs, also filtered by the part and group of their run."""
-        query = """SELECT scores.* FROM scores LEFT JOIN runs ON hash = run WHERE status IS NOT ?
-                   AND ifnull(?, part) IS part AND ifnull(?, grp) IS grp ORDER BY run, row, language"""
-        return _matching(Score, self._all(query, REPLACED, part, group), filters)
+    def scores(self, **filters: Any) -> list[Score]:
+        """The scores of current runs."""
+        query = "SELECT scores.* FROM scores LEFT JOIN runs ON hash = run WHERE status IS NOT ?"
+        return _matching(Score, self._all(f"{query} ORDER BY run, row, language", REPLACED), filters)
 
     def predictions(self, run: str, row: str, language: str) -> list[list[str]]:
         """The tags that a score was computed from."""

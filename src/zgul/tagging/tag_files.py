@@ -35,9 +35,9 @@ INPUT_HELP = "What the input is: running text, a sentence a line, words between 
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
-Choose = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
+ChooseTagger = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
 Windows = Iterator[list[Sentence]]
-AnyTagger = TextTagger | Choose
+AnyTagger = TextTagger | ChooseTagger
 AnySource = TextSource | Path | str
 Sources = Sequence[AnySource]
 
@@ -183,8 +183,7 @@ class OutputFile:
                 held = list(islice(blocks, len(window)))
                 for number, ((_, text), sentence) in enumerate(zip(held, window, strict=False), start=self.held + 1):
                     if _words(text, self.settings.format) != sentence.words:
-                        other = f"sentence {number} has other words"
-                        raise ZgulError(f"{path} holds another text, or another format: {other}. {OTHER}")
+                        raise ZgulError(f"{path} holds another text or format: sentence {number} differs. {OTHER}")
                 if not self.held:
                     expected = to_text(window).encode("utf-8")
                     with path.open("rb") as again:

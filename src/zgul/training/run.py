@@ -21,10 +21,11 @@ from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
 from zgul.languages import GROUPS, find, most_related
+from zgul.languages.groups import PIVOT
 from zgul.methods import find_method
 from zgul.options import read_yaml
 from zgul.progress import Report, Status, counter, silent, within
-from zgul.tagger import Tagger, load_tagger, save_tagger
+from zgul.tagger import Tagger, load_tagger, save_tagger, saved
 from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
 from zgul.training.labelled_data import load_labelled, sample
@@ -34,8 +35,6 @@ CONFIG = "train.yaml"  # the resolved configuration, beside the model
 LEAVE_ONE_OUT = "leave_one_out.yaml"  # the same for leave-one-source-out, beside the folders of its taggers
 BITS = (32, 16, 9)  # per saved number
 MERGED = 9  # the form of shipped taggers: small, see zgul.tagger.saved
-MODEL = "config.json"  # is written last: if it exists, the model is complete
-PIVOT = "en"
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def train(
     if config.tensorboard and folder is None:
         raise ZgulError("The TensorBoard log is written into the folder of the model. Give it with --output.")
     data = load_labelled(config)
-    judges = find_judges(config)  # before training, so that missing data is noticed early
+    dev_sets = find_dev_sets(config)  # before training, so that missing data is noticed early
     tagger = new_tagger(config, data.labels)
     tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config, folder)
@@ -137,8 +136,8 @@ def train(
         "seconds": round(time.monotonic() - started, 1),
     }
     em: dict[str, EMConfig] = {}
-    if judges:
-        em, about["em"] = choose_settings(replace(tagger), config, judges, report)
+    if dev_sets:
+        em, about["em"] = choose_em(replace(tagger), config, dev_sets, report)
     tagger = replace(tagger, about=about, em=em)
     if folder is not None:
         bank = config.adapters != "shipped" or bool(config.extra_adapters)
@@ -162,7 +161,7 @@ def leave_one_out(
     for used in filter(None, folders.values()):
         if not (saving.resume and is_finished(used)):
             check_output(used, saving)
-        for name in (MODEL, CHECKPOINT) if saving.overwrite else ():
+        for name in (saved.CONFIG, CHECKPOINT) if saving.overwrite else ():
             (used / name).unlink(missing_ok=True)
     if output is not None:
         begun = Path(output) / LEAVE_ONE_OUT
@@ -202,10 +201,10 @@ def left_out(config: TrainingConfig) -> list[str]:
     return kept
 
 
-Judges = dict[str, dict[str, list[Sentence]]]  # target ("" for any other language) -> languages with dev sentences
+DevSets = dict[str, dict[str, list[Sentence]]]  # target ("" for any other language) -> languages with dev sentences
 
 
-def find_judges(config: TrainingConfig) -> Judges:
+def find_dev_sets(config: TrainingConfig) -> DevSets:
     """The dev sets to choose EM settings on: of each target's most related source, or on request its own."""
     method = find_method(config.method)
     if not config.em_sentences or not any(map(method.uses_em, method.strategies)):
@@ -215,21 +214,21 @@ def find_judges(config: TrainingConfig) -> Judges:
     related = {target: most_related(target, candidates) for target in targets}
     most, sources = config.em_sentences, dict.fromkeys(related.values()) or candidates
     dev = {source: dev_sentences(config, source, most) for source in sources}
-    judges = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
+    dev_sets = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
     for target in targets if config.em_by == "target" else ():
         try:
-            judges[target] = {target: dev_sentences(config, target, most)}
+            dev_sets[target] = {target: dev_sentences(config, target, most)}
         except ZgulError as error:
             instead = f"EM settings for {target} are chosen on {related[target]}"
             warnings.warn(f"{instead}: {error}", ZgulWarning, stacklevel=2)
-    return judges
+    return dev_sets
 
 
-def choose_settings(
-    tagger: Tagger, config: TrainingConfig, judges: Judges, report: Report = silent
+def choose_em(
+    tagger: Tagger, config: TrainingConfig, dev_sets: DevSets, report: Report = silent
 ) -> tuple[dict[str, EMConfig], dict[str, Any]]:
     """EM settings for every target of the group, and how they were chosen."""
-    dev = {language: sentences for used in judges.values() for language, sentences in used.items()}
+    dev = {language: sentences for used in dev_sets.values() for language, sentences in used.items()}
     tables: dict[str, EMTable] = {}
     for language in sorted(dev):
         judged = tagger
@@ -240,7 +239,7 @@ def choose_settings(
         tables[language] = em_table(judged, dev[language], on_batch=count)
     settings: dict[str, EMConfig] = {}
     about: dict[str, Any] = {"by": EM_BY[config.em_by], "strategy": em_strategy(tagger), "targets": {}}
-    for target, judging in judges.items():
+    for target, judging in dev_sets.items():
         used = [tables[language] for language in judging]
         chosen = settings[target] = best_setting(used)
         about["targets"][target] = {
@@ -275,7 +274,7 @@ def check_output(folder: Path, saving: Saving) -> None:
 
 def is_finished(folder: Path) -> bool:
     """Whether a folder holds a finished run."""
-    return (folder / MODEL).is_file() and not (folder / CHECKPOINT).is_file()
+    return (folder / saved.CONFIG).is_file() and not (folder / CHECKPOINT).is_file()
 
 
 def check_same(config: TrainingConfig, saved: Path) -> None:

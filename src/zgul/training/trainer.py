@@ -38,7 +38,7 @@ CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
 # The options that may change when a run is continued.
-FREE = ("data", "device", "tensorboard", "em_by", "em_sentences")
+MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
 
 
 def seed_everything(seed: int) -> None:
@@ -229,8 +229,8 @@ class Trainer:
     @cached_property
     def _fingerprint(self) -> str:
         """A hash of what must stay the same to continue a checkpoint: the configuration and the sentences."""
-        settings = json.dumps([self.config.to_dict() | dict.fromkeys(FREE, ""), self.tagger.labels], sort_keys=True)
-        digest = hashlib.sha256(settings.encode())
+        settings = [self.config.to_dict() | dict.fromkeys(MAY_CHANGE, ""), list(self.tagger.labels)]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for sentences in (self.data.train, self.data.dev):
             for sentence in sentences:
                 parts = (sentence.words, sentence.tags, sentence.language, sentence.word_languages)

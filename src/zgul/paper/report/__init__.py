@@ -121,7 +121,7 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
         ("Departures from the paper", [_as_list(departures(frame))], RUN),
         ("Zero-shot", [tables.zero_shot_table(frame, task) for task in tasks], zero_shot),
         ("Tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
-        ("Entropy minimisation", [*em, *(tables.em_table(frame, task) for task in tasks)], zero_shot),
+        ("Entropy minimisation", [*em, *(tables.em_forms_table(frame, task) for task in tasks)], zero_shot),
         ("Attention", [tables.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
         ("Unlabelled target text", text_runs, f"{RUN} --only unlabelled"),
         ("Few-shot", [*few_shot_curves, *few_shot], f"{RUN} --only few-shot"),
@@ -155,22 +155,22 @@ def head(frame: Frame) -> dict[str, str]:
 
 def departures(frame: Frame) -> dict[str, str]:
     """Every departure from the paper: what, and how."""
-    found = {}
+    named = {}
     protocol = frame.store.meta.get("protocol", {})
     if encoder := frame.store.meta.get("encoder"):
-        found["encoder"] = text("departure encoder", encoder=encoder)
+        named["encoder"] = text("departure encoder", encoder=encoder)
     limits = [name for name in TABLES["limits"] if protocol.get(name)]
     if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in limits]:
-        found["size"] = "; ".join(cuts) + "."
+        named["size"] = "; ".join(cuts) + "."
     if protocol:
         batch = protocol.get("batch_size", 32) * protocol.get("accumulate", 4)
-        found["rates"] = text(f"departure rates {'' if frame.runs_of('tuning') else 'not '}tuned", batch=batch)
+        named["rates"] = text(f"departure rates {'' if frame.runs_of('tuning') else 'not '}tuned", batch=batch)
     steps, rates = (tuple(protocol.get(name) or ()) for name in ("em_steps", "em_rates"))
     paper = numbers.GRID["EM LR"]
     if steps not in ((), numbers.GRID["EM Steps"]) or rates not in ((), paper):
         words = {"steps": listed(steps), "rates": listed(rates), "paper": listed(paper)}
-        found["EM's range"] = text("departure EM's range", **words)
-    return found | {name: text(f"departure {name}") for name in TABLES["departures"]}
+        named["EM's range"] = text("departure EM's range", **words)
+    return named | {name: text(f"departure {name}") for name in TABLES["departures"]}
 
 
 def _examples(frame: Frame) -> Blocks:
@@ -226,9 +226,9 @@ def side_by_side(frame: Frame) -> str | None:
             entries = (entry for row in ZERO_SHOT for entry in frame.entries(row, group, language=code))
             tags = {entry.score.row: frame.tags(entry) for entry in entries if entry.run.seed == seed}
             words, right = ([getattr(s, side) for s in gold[:SENTENCES]] for side in ("words", "tags"))
-            told = {"name": f"{find(code).name}, seed {seed}", "words": words, "gold": alphabet.encode(right)}
+            facts = {"name": f"{find(code).name}, seed {seed}", "words": words, "gold": alphabet.encode(right)}
             systems = {row: alphabet.encode(said[:SENTENCES]) for row, said in tags.items()}
-            languages[code] = told | {"systems": systems, "total": len(gold)}
+            languages[code] = facts | {"systems": systems, "total": len(gold)}
     tags_of = {letter: tag for tag, letter in alphabet.items()}
     data = json.dumps({"languages": languages, "tags": tags_of}, ensure_ascii=False)
     body = Path(__file__).with_name("side_by_side.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from zgul.evaluation import McNemar, MeanStd, mcnemar_counts
 from zgul.languages import GROUPS, TARGETS, find, similarity
 from zgul.languages.relatedness import Kind
 from zgul.paper import numbers
-from zgul.paper.frame import Entry, Frame, average, averages, choose_settings, encoder_of, spread
+from zgul.paper.frame import Entry, Frame, average, averages, choose_tuned, encoder_of, spread
 from zgul.paper.numbers import AVERAGE, PaperTable
 from zgul.paper.report import document
 from zgul.paper.report.document import TABLES, Cell, Head, Item, ReportTable, cell, group_title, listed, table
@@ -89,7 +89,7 @@ def zero_shot_table(frame: Frame, task: str) -> ReportTable | None:
     return made
 
 
-def em_table(frame: Frame, task: str) -> ReportTable | None:
+def em_forms_table(frame: Frame, task: str) -> ReportTable | None:
     """What EM does in each of its forms."""
     rows = ((row, frame.entries(row), paper_row(row)) for row in TABLES["em-rows"])
     return task_table("em", frame, task, rows, rules=["MADX^multi-EMEA"])
@@ -221,7 +221,7 @@ def find_claim(frame: Frame, group: str, statement: str = FIRST) -> Claim | None
         nearest, gain = numbers.lead(group)
         paper = f"{signed(gain)}{'*' if group in numbers.SIGNIFICANT else ''} over {nearest}"
     else:
-        paper = signed(numbers.average(group, ZGUL) - numbers.average(group, row))
+        paper = signed(numbers.printed_average(group, ZGUL) - numbers.printed_average(group, row))
     own, other = map(mean, zip(*pairs, strict=True))
     return Claim(statement, group, row, own, other, [first - second for first, second in pairs], tests, paper)
 
@@ -288,7 +288,7 @@ def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
 
 def tuning_table(frame: Frame, task: str) -> ReportTable | None:
     """Dev F1 of each rate that was tried for the methods of a task, the chosen one marked."""
-    tuned = [tried for tried in choose_settings(frame.runs_of("tuning")) if tried.task == task]
+    tuned = [tried for tried in choose_tuned(frame.runs_of("tuning")) if tried.task == task]
     rates = sorted({rate for tried in tuned for rate, _ in tried.dev_f1})
     rows = {}
     for tried in sorted(tuned, key=lambda tried: TRAINED.index(tried.method)):
