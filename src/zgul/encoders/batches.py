@@ -33,6 +33,7 @@ IGNORED = -100  # the label of what is not trained on: continuation pieces, padd
 # at least NEAR times the longest.
 NEAR, ENOUGH = 0.9, 512
 MAX_TYPES = 50_000  # word types that are remembered; about 15 MB
+LONGEST = 10_000  # characters of a word that are cut into pieces: more than any encoder reads
 STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
 
 
@@ -239,11 +240,11 @@ class PieceEncoder:
         table = self._table
         new = [word for word in dict.fromkeys(words) if word not in table]
         unknown = self.tokenizer.unknown
-        cut = self.tokenizer.tokenise(new)
+        cut = self.tokenizer.tokenise([word[:LONGEST] for word in new])
         strange = [n for n, ids in enumerate(cut) if unknown in ids] if self.related_letters else []
         if strange:
-            self._learn_letters({letter for n in strange for letter in new[n]})
-            again = self.tokenizer.tokenise([new[n].translate(self._replacements) for n in strange])
+            self._learn_letters({letter for n in strange for letter in new[n][:LONGEST]})
+            again = self.tokenizer.tokenise([new[n][:LONGEST].translate(self._replacements) for n in strange])
             for n, ids in zip(strange, again, strict=True):
                 cut[n] = ids or cut[n]
         for word, ids in zip(new, cut, strict=True):
