@@ -557,8 +557,6 @@ def test_an_error_is_one_line_without_a_traceback() -> None:
 def test_names_that_no_file_can_have() -> None:
     code, said = shell(f"zgul tag --lang fo -o {'a' * 300} {shlex.quote(TEXT)}")
     assert code == 2 and said.count("\n") == 1 and "File name too long" in said
-    code, said = shell(f"zgul train --encoder {'a' * 300} --output x")
-    assert code == 2 and said.count("\n") == 1 and "File name too long" in said
 
 
 def test_what_is_nobodys_fault_is_one_line_and_a_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
