@@ -22,8 +22,9 @@ from typing import Any, Self
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import create_binary, open_binary
+from zgul.files import check_plain, create_binary, open_binary
 
+MAX_YAML = 30_000  # bytes; PyYAML takes a second for as many
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
 _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
 
@@ -45,7 +46,7 @@ class Declared:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
         limits = [(*_LIMITS[key], limit) for key, limit in self.limits.items()]
-        if not math.isfinite(value) or not all(fits(value, limit) for _, fits, limit in limits):
+        if not abs(value) < math.inf or not all(fits(value, limit) for _, fits, limit in limits):
             allowed = " and ".join(f"{words} {limit}" for words, _, limit in limits) or "finite"
             raise ZgulError(f"{name} must be {allowed}, not {value}")
 
@@ -106,11 +107,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that maps option names to values."""
     try:
         with open_binary(path) as file:
-            values = yaml.load(file, Loader=_PlainLoader)
-    except RecursionError:
-        raise ZgulError(f"{path} is not valid YAML: it is nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ZgulError(f"{path} is not valid YAML: {error}") from error
+            content = file.read(MAX_YAML + 1)
+        if len(content) > MAX_YAML:
+            raise ZgulError(f"{path} is larger than {MAX_YAML:,} bytes, the limit for options.")
+        values = yaml.load(content, Loader=_PlainLoader)
+        check_plain(values, (), path)
+    except ZgulError:
+        raise
+    except Exception as error:  # PyYAML raises errors of all kinds for values that do not fit their tag
+        raise ZgulError(f"{path} is not valid YAML: {' '.join(str(error).split()) or 'nested too deeply'}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ZgulError(f"{path} must map option names to values, one 'name: value' a line")
     return values

@@ -169,6 +169,12 @@ class Counted:
         return TOKENIZER.backend.encode_batch(words, **options)
 
 
+def test_only_the_start_of_a_very_long_word_is_cut() -> None:
+    encoder = PieceEncoder(TOKENIZER, 512)
+    short, long = encoder.pieces(["a" * 10_000, "a" * 2_000_000])
+    assert short.tolist() == long.tolist()
+
+
 def test_words_are_tokenised_once_until_there_are_too_many() -> None:
     counted = Counted()
     pieces = PieceEncoder(replace(TOKENIZER, backend=counted), 128, max_types=4)

@@ -5,6 +5,7 @@ zgul's own file is a safetensors file with several adapters. Its metadata descri
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -48,7 +49,10 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
             for name, kind in _FIELDS.items():
                 if not isinstance(info[name], kind):
                     raise TypeError(f"{name} is {info[name]!r}")
-        return [_restore(info, tensors) for info in described]
+        adapters = [_restore(info, tensors) for info in described]
+        if tensors:
+            raise ValueError(f"{next(iter(tensors))} belongs to none of them")
+        return adapters
     except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise ZgulError(f"{path} is damaged: its language adapters cannot be read ({error}). Save it again.") from error
 
@@ -87,7 +91,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
         return shipped_adapters()
     if "{lang}" in place:
         return [read_adapter(place.replace("{lang}", code), code, encoder=encoder_name) for code in languages]
-    path = Path(place).expanduser()
+    path = Path(os.path.expanduser(place))  # noqa: PTH111
     if path.is_file():
         return load_adapters(path)
     if not path.is_dir():
@@ -135,21 +139,21 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
         raise ValueError(f"{language} has no layers")
     layers = []
     for index in range(info["depth"]):
-        state, size = _part(tensors, f"{language}.{index}.", "down", width)
+        state, size = _part(tensors, f"{language}.{index}.", ("down", "up"), width)
         layers.append(Bottleneck(width, size, activation, info["standardise"]))
         layers[-1].load_state_dict(state)
     block = None
     if info["invertible"]:
-        state, size = _part(tensors, f"{language}.invertible.", "f_down", width // 2)
+        state, size = _part(tensors, f"{language}.invertible.", ("f_down", "f_up", "g_down", "g_up"), width // 2)
         block = Invertible(width, size, activation)
         block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
 
-def _part(tensors: dict[str, Tensor], prefix: str, matrix: str, columns: int) -> tuple[dict[str, Tensor], int]:
-    """The tensors of a module and the rows of its matrix. The shape is checked before a module is allocated."""
-    state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    rows, shape = len(state[f"{matrix}.bias"]), list(state[f"{matrix}.weight"].shape)
+def _part(tensors: dict[str, Tensor], prefix: str, maps: Sequence[str], columns: int) -> tuple[dict[str, Tensor], int]:
+    """The tensors of a module and the rows of its first map. The shape is checked before a module is allocated."""
+    state = {f"{name}.{part}": tensors.pop(f"{prefix}{name}.{part}") for name in maps for part in ("weight", "bias")}
+    rows, shape = len(state[f"{maps[0]}.bias"]), list(state[f"{maps[0]}.weight"].shape)
     if shape != [rows, columns]:
-        raise ValueError(f"{matrix} has the shape {shape}, not {[rows, columns]}")
+        raise ValueError(f"{maps[0]} has the shape {shape}, not {[rows, columns]}")
     return state, rows

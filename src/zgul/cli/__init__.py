@@ -72,10 +72,13 @@ class Commands(TyperGroup):
             _drop_output()  # rich turns the error into SystemExit
             raise typer.Exit(0) from stop
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno in _NO_ROOM:
+                _drop_output()
+            elif error.filename is None:
                 raise
-            _drop_output()
-            raise ZgulError(f"{error.filename or 'The output'} cannot be written ({error.strerror}).") from error
+            raise ZgulError(
+                f"{error.filename or 'The output'} cannot be read or written ({error.strerror})."
+            ) from error
         return result
 
 
@@ -117,8 +120,8 @@ def main() -> None:
     except KeyboardInterrupt:  # before a command had begun
         print("zgul: stopped", file=sys.stderr)
         sys.exit(130)
-    except Exception as error:
-        if os.environ.get("ZGUL_DEBUG"):
+    except BaseException as error:  # a panic in Rust code is no Exception
+        if os.environ.get("ZGUL_DEBUG") or isinstance(error, SystemExit):
             raise
         cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         print(f"zgul: internal error: {cause}. {_save_traceback(error)} Please report it.", file=sys.stderr)
@@ -130,7 +133,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
         print(f"zgul: warning: {message}", file=sys.stderr)
 
 
-def _save_traceback(error: Exception) -> str:
+def _save_traceback(error: BaseException) -> str:
     """Write the traceback to a file, and return a sentence that says where it is."""
     path = cache_dir() / "errors" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:

@@ -1,5 +1,6 @@
 """Encoders turn pieces of words into vectors. `load` reads the embedded encoder, or any BERT, RoBERTa or XLM-R."""
 
+import os
 from pathlib import Path
 
 from zgul.encoders.embedded import SUFFIX, load_embedded, load_q4, save_q4
@@ -18,7 +19,7 @@ def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
         return load_embedded()
     if name.endswith(SUFFIX):
         return load_q4(name)
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111  # leaves users that do not exist as they are
     if folder.is_dir():
         return load_folder(folder)
     if folder.exists():

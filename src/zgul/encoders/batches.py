@@ -31,6 +31,7 @@ Integers = NDArray[np.int64]
 IGNORED = -100  # the label of pieces that are not trained on: continuation pieces, padding, unannotated words
 ENOUGH = 512  # tokens in a batch: fewer are not worth having less padding
 MAX_TYPES = 50_000  # distinct words that are remembered; about 15 MB
+LONGEST = 10_000  # characters of a word that are cut into pieces: more than any encoder reads
 STEPS = 3  # how many times a letter may be replaced by a similar one
 
 
@@ -242,11 +243,11 @@ class PieceEncoder:
         table = self._table
         new = [word for word in dict.fromkeys(words) if word not in table]
         unknown = self.tokenizer.unknown
-        cut = self.tokenizer.tokenise(new)
+        cut = self.tokenizer.tokenise([word[:LONGEST] for word in new])
         strange = [n for n, ids in enumerate(cut) if unknown in ids] if self.related_letters else []
         if strange:
-            self._learn_letters({letter for n in strange for letter in new[n]})
-            again = self.tokenizer.tokenise([new[n].translate(self._replacements) for n in strange])
+            self._learn_letters({letter for n in strange for letter in new[n][:LONGEST]})
+            again = self.tokenizer.tokenise([new[n][:LONGEST].translate(self._replacements) for n in strange])
             for n, ids in zip(strange, again, strict=True):
                 cut[n] = ids or cut[n]
         for word, ids in zip(new, cut, strict=True):

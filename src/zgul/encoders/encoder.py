@@ -123,7 +123,7 @@ class Encoder(nn.Module):
         if config.depth * 2 * len(LAYER) > len(tensors):
             raise ValueError(f"config.json says {config.depth} layers, and the weights have fewer")
         named = {}
-        for name, value in tensors.items():
+        for name, value in ((name, value) for name, value in tensors.items() if value.is_floating_point()):
             name = name.removeprefix("bert.").removeprefix("roberta.")
             named[name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")] = value
         with torch.device("meta"):  # the values come with the tensors

@@ -25,7 +25,7 @@ from torch import nn
 from zgul.devices import shared_copy
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
-from zgul.files import atomic_write, write_json
+from zgul.files import atomic_write, read_json, write_json
 
 TOKENIZER, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
 # Role -> the keys in tokenizer_config.json, and the names of the piece in BERT and XLM-R.
@@ -82,12 +82,18 @@ class PieceTokenizer:
         if not path.is_file():
             advice = "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
             raise ZgulError(f"{folder} has no {TOKENIZER}. Make it once with the library transformers: {advice}.")
+        return cls.parse(path.read_text(encoding="utf-8"), read_json(specials) if specials.is_file() else {}, str(path))
+
+    @classmethod
+    def parse(cls, text: str, specials: Mapping[str, Any], name: str) -> Self:
+        """Read the text of a ``tokenizer.json``."""
         try:
-            declared = json.loads(specials.read_text(encoding="utf-8")) if specials.is_file() else {}
-            backend = Tokenizer.from_file(str(path))
-        except Exception as error:  # the tokenizers library raises no narrower error
-            raise ZgulError(f"{path} is damaged ({error}). Fetch or save the tokenizer again.") from error
-        return cls.wrap(backend, declared if isinstance(declared, dict) else {}, str(path))
+            backend = Tokenizer.from_str(text)
+        except BaseException as error:  # the tokenizers library panics, which is no Exception
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ZgulError(f"{name} is damaged ({error}). Fetch or save the tokenizer again.") from error
+        return cls.wrap(backend, specials, name)
 
     def specials(self) -> dict[str, str]:
         """The special pieces under their names in ``tokenizer_config.json``."""

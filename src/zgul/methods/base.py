@@ -27,7 +27,7 @@ RELEASE = "as in the authors' release"
 class MethodOptions(Options):
     """Choices inside a method. The defaults follow the paper."""
 
-    reduction: float = option(3.0, "Reduction factor: width of the encoder / bottleneck of the task adapter.", above=0)
+    reduction: float = option(3.0, "Reduction factor: width of the encoder / that of the task adapter.", least=0.25)
     dropout: float = option(0.1, "Dropout of encoder and head while training.", least=0, below=1)
     features: FeatureSet = option("syntax", f"URIEL features; all 289 {RELEASE}.", choices=get_args(FeatureSet))
     l_scores: str = option("bilinear", f"Form of lang2vec's scores; additive {RELEASE}, Germanic.", choices=FORMS)
@@ -35,10 +35,10 @@ class MethodOptions(Options):
     combine: str = option("linear", f"How fusion and lang2vec are joined; max {RELEASE}, Slavic.", choices=COMBINE)
     fusion_dropout: float = option(0.0, f"Dropout of fusion's scores; 0.1 {RELEASE}.", least=0, below=1)
     invertible: str = option("off", f"Invertible blocks; first {RELEASE}, mixed as in EMEA.", choices=INVERTIBLE)
-    encoder_rank: int = option(0, "Above 0: train low-rank updates of this rank in the encoder.", least=0)
+    encoder_rank: int = option(0, "Above 0: train low-rank updates of this rank in the encoder.", least=0, most=512)
     train_encoder: bool = option(False, "Train the whole encoder.")
-    cpg_rank: int = option(32, "CPG: size of the language vector.", least=1)
-    cpg_bottleneck: int = option(128, "CPG: bottleneck of the generated adapter.", least=1)
+    cpg_rank: int = option(32, "CPG: size of the language vector.", least=1, most=128)
+    cpg_bottleneck: int = option(128, "CPG: bottleneck of the generated adapter.", least=1, most=512)
 
 
 @dataclass(frozen=True)

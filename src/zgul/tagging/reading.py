@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from zgul.corpora import columns, conllu, plain_text
-from zgul.corpora.lines import MAX_LINE, damage
+from zgul.corpora.lines import MAX_BLOCK_LINES, MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
@@ -110,6 +110,8 @@ class Input:
             while count < words and (line := self._next_line(MAX_LINE)):
                 self._waiting.append(line)
                 count += len(line.split())
+                if len(self._waiting) > MAX_BLOCK_LINES or self.position > 2 * MAX_LINE:
+                    raise ZgulError(f"{self.name} begins with too many blanks. Is this a text file?")
         except DAMAGED as error:
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]

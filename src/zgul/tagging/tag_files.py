@@ -233,8 +233,8 @@ class _Work:
         file.check()
         done = 0
         with source.open(self.settings.input) as opened:
-            if opened.is_same_file(output):
-                raise ZgulError(f"{output} is the input, and writing would destroy it. Choose another output.")
+            if opened.is_same_file(output) or opened.is_same_file(file.part):
+                raise ZgulError(f"Writing {output} would destroy the input. Choose another output.")
             tagger, windows = begin(self.tagger, opened)
             left = file.skip_held(windows, lambda window: self.to_text(next(tagger.tag_windows([window]))))
             if file.held:  # the text that was read so far needs no tagging
