@@ -22,7 +22,7 @@ from typing import Any, Self
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import create_binary, open_binary
+from zgul.files import MAX_DEPTH, create_binary, open_binary
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
 _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
@@ -45,7 +45,8 @@ class Declared:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
         limits = [(*_LIMITS[key], limit) for key, limit in self.limits.items()]
-        if not math.isfinite(value) or not all(fits(value, limit) for _, fits, limit in limits):
+        finite = isinstance(value, int) or math.isfinite(value)  # which takes no whole number of 400 digits
+        if not finite or not all(fits(value, limit) for _, fits, limit in limits):
             allowed = " and ".join(f"{words} {limit}" for words, _, limit in limits) or "finite"
             raise ZgulError(f"{name} must be {allowed}, not {value}")
 
@@ -109,7 +110,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             values = yaml.load(file, Loader=_PlainLoader)
     except RecursionError:
         raise ZgulError(f"{path} is not valid YAML: it is nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # of PyYAML's constructors
         raise ZgulError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ZgulError(f"{path} must map option names to values, one 'name: value' a line")
@@ -117,9 +118,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A YAML loader without aliases: nested aliases turn a small file into gigabytes."""
+    """A YAML loader without aliases and deep brackets: in a small file they take gigabytes and seconds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.flow_level > MAX_DEPTH:
+            raise RecursionError
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not supported")
         return super().compose_node(parent, index)

@@ -8,10 +8,14 @@ they are. A normally distributed row takes about ``bits`` bits a number. Vectors
 
 import json
 import math
+import pickle
+import pickletools
+import re
+import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -28,6 +32,9 @@ _GAUSS = 0.5 * math.log2(2 * math.pi * math.e)  # bits of a standard normal numb
 _NOTE = "zgul.coded"  # key in the file's metadata: [bits, columns] of each coded matrix
 _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _STEP, _HIGH, _LOW = ".step", ".high", ".low"
+# All that a pickle of plain tensors refers to.
+_GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch(\.cuda)? \w*Storage")
+_MAX_OPCODES = 300_000  # of a pickle; a model of 24 layers has some 12,000
 
 
 class Coded(NamedTuple):
@@ -152,3 +159,35 @@ def _unpack(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) ->
         signless |= plane.astype(np.int32) << place
     codes = (signless >> 1) ^ -(signless & 1)
     return Coded(torch.from_numpy(codes).reshape(*step.shape, columns), step, bits)
+
+
+# --- pickles of others
+
+
+def check_pickles(path: Path) -> None:
+    """Check what a file of `torch.save` refers to, and what sizes it declares, before torch allocates them."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\3\4":  # before torch 1.6: three pickles about the format, then the tensors
+            file.seek(0)
+            for limit in (None, None, None, size):
+                _check_pickle(file, limit)
+            return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type for member in members) or sum(member.file_size for member in members) > size:
+            raise ValueError("it unpacks to more than its own size")
+        for member in members:
+            if member.filename.endswith(".pkl"):
+                with archive.open(member) as file:
+                    _check_pickle(file, size)
+
+
+def _check_pickle(file: IO[bytes], largest: int | None) -> None:
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _GLOBALS.fullmatch(str(argument)):
+            raise pickle.UnpicklingError(f"it refers to {argument}")
+        if isinstance(argument, int) and largest is not None and not 0 <= argument <= largest:
+            raise ValueError(f"it declares a size of {argument:,} in a file of {largest:,} bytes")
+        if count > _MAX_OPCODES:
+            raise ValueError("it is too complex for a file of weights")

@@ -14,14 +14,13 @@ import json
 import math
 import os
 import pickle
-import pickletools
 import re
 import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi
@@ -34,6 +33,7 @@ from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, 
 from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError, first_line
 from zgul.files import MAX_JSON, atomic_write, cache_dir, read_json, write_json
+from zgul.tensors import check_pickles
 
 CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
 INDEX = "https://raw.githubusercontent.com/Adapter-Hub/Hub/master/dist/v2"
@@ -55,10 +55,7 @@ _KEY = re.compile(
     r"|invertible_(?:lang_)?adapters)\.(?P<name>[^.]+)\.(?P<part>.+)"
 )
 _BLOCK_PARTS = {"F.0": "f_down", "F.2": "f_up", "G.0": "g_down", "G.2": "g_up"}
-# All that a pickle of plain tensors refers to.
-_GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch(\.cuda)? \w*Storage")
 _MOST = 1_000_000  # units of a layer, and reduction factor
-_MAX_OPCODES = 300_000  # of a pickle; an adapter of 24 layers has some 8,000
 
 
 def read_adapter(
@@ -190,7 +187,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     """Read the tensors in single precision. Nothing in the file is ever run."""
     try:
         if path.name == PICKLED:
-            _check_pickles(path)
+            check_pickles(path)
             loaded = torch.load(path, map_location="cpu", weights_only=True)
         else:
             loaded = load_file(path)
@@ -209,35 +206,6 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if not torch.isfinite(value).all():
             raise ZgulError(f"{path}: {key} contains values that are NaN or infinite. The adapter cannot be used.")
     return {key: value.detach().float() for key, value in loaded.items()}
-
-
-def _check_pickles(path: Path) -> None:
-    """Check what a file of `torch.save` refers to, and what sizes it declares, before torch allocates them."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\3\4":  # before torch 1.6: three pickles about the format, then the tensors
-            file.seek(0)
-            for limit in (None, None, None, size):
-                _check_pickle(file, limit)
-            return
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type for member in members) or sum(member.file_size for member in members) > size:
-            raise ValueError("it unpacks to more than its own size")
-        for member in members:
-            if member.filename.endswith(".pkl"):
-                with archive.open(member) as file:
-                    _check_pickle(file, size)
-
-
-def _check_pickle(file: IO[bytes], largest: int | None) -> None:
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
-        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _GLOBALS.fullmatch(str(argument)):
-            raise pickle.UnpicklingError(f"it refers to {argument}")
-        if isinstance(argument, int) and largest is not None and not 0 <= argument <= largest:
-            raise ValueError(f"it declares a size of {argument:,} in a file of {largest:,} bytes")
-        if count > _MAX_OPCODES:
-            raise ValueError("it is too complex for an adapter")
 
 
 def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[str, Tensor]:

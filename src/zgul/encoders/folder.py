@@ -5,7 +5,6 @@ and ``tokenizer.json``. Code that comes with a model is never run, and pickles a
 """
 
 import json
-import pickle
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.tokenizer import SPECIALS_FILE, TOKENIZER, PieceTokenizer
 from zgul.errors import ZgulError, first_line
 from zgul.files import read_json, write_json
-from zgul.tensors import save_tensors
+from zgul.tensors import check_pickles, save_tensors
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX = f"{WEIGHTS}.index.json"
@@ -78,7 +77,7 @@ def save(encoder: Encoder, tokenizer: PieceTokenizer, folder: Path) -> None:
 def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> EncoderConfig:
     """Check and convert the contents of a ``config.json``."""
     model_type = values.get("model_type")
-    if model_type not in CLASSES:
+    if model_type not in list(CLASSES):  # a list has no hash
         raise ZgulError(f"{name} is of the type {model_type!r}. zgul works with {', '.join(CLASSES)}.")
     if (kind := values.get("position_embedding_type", "absolute")) != "absolute":
         raise ZgulError(f"{name} has {kind!r} positions. zgul supports absolute ones only.")
@@ -151,9 +150,10 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise OSError(f"no {WEIGHTS}")
     try:
+        check_pickles(path)
         mapped = zipfile.is_zipfile(path)  # files from before torch 1.6 are not
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except (pickle.UnpicklingError, EOFError) as error:
+    except Exception as error:  # a damaged pickle can raise anything
         problem = "is damaged, or a pickle that holds more than numbers: loading it could run code"
         raise ZgulError(f"{path} {problem}. Ask for a {WEIGHTS}.") from error
     if not isinstance(loaded, dict):

@@ -110,7 +110,7 @@ class Input:
             while count < words and (line := self._next_line(MAX_LINE)):
                 self._waiting.append(line)
                 count += len(line.split())
-        except DAMAGED as error:
+        except (*DAMAGED, UnicodeDecodeError) as error:  # the latter of UTF-16
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 
