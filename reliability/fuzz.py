@@ -121,7 +121,7 @@ def fuzz(
     outcome.cases = sum(worker.done for worker in running)
     outcome.seconds = time.monotonic() - started
     for file in sorted(keep.glob(f"{name}-{seed}-*/problem.txt")):
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").strip().splitlines()
         outcome.failures[lines[0]] = lines[-1]
     return outcome
 

@@ -62,7 +62,7 @@ class Readers:
         data: str | bytes = write(random, kind, given)
         valid = random.random() < 0.25
         if random.random() < LARGE:
-            data, valid = random.choice((b"\n" * 300_000, b"a" * 20_000_000, b"# a\n" * 200_000, b"a\tO\n" * 200_000)), False
+            data, valid = random.choice((b"\n" * 100_000, b"a" * 20_000_000, b"# a\n" * 120_000, b"a\tO\n" * 120_000)), False
         packing = random.choice(PACKINGS)
         encoding = random.choice(SAFE if kind in ("tokens", "lines", "text") else SAFE[:3]) if valid else None
         content = _encode(random, data, encoding)

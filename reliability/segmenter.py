@@ -33,7 +33,7 @@ class Segmenter:
             place = random.randint(0, len(text))
             text = text[:place] + chr(point % (strange.LAST + 1)) + text[place:]
         if random.random() < 0.002:
-            text *= random.choice((50, 2000))  # longer than the buffer
+            text *= random.choice((50, 900))  # longer than the buffer
         form, language = random.choice(plain_text.FORMS), random.choice(LANGUAGES)
         sentences = list(plain_text.split(text, form, language))
         check_cut(text, sentences)

@@ -81,7 +81,7 @@ def odd_value(random: Random) -> Any:
     """A value that a field does not expect; sometimes nested deeply."""
     if random.random() < 0.03:
         value: Any = 1
-        for _ in range(random.choice((20, 60, 200, 900))):
+        for _ in range(random.choice((20, 60, 200, 300))):
             value = [value] if random.random() < 0.7 else {"a": value}
         return value
     return _copy(random.choice(ODD)) if random.random() < 0.8 else text(random, 8)

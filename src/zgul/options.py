@@ -39,7 +39,11 @@ class Declared:
     limits: dict[str, float]  # by their names in _LIMITS
 
     def check(self, name: str, value: Any) -> None:
-        """Raise if the value is not allowed."""
+        """Raise if the value, or one of several, is not allowed."""
+        if isinstance(value, tuple):
+            for one in value:
+                self.check(name, one)
+            return
         if self.choices and value not in self.choices:
             raise ZgulError(f"{name} is one of {', '.join(self.choices)}, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -104,11 +104,11 @@ class PieceTokenizer:
         """The piece ids of each word, cut by itself."""
         try:
             cut = self.backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
-        except TypeError:  # all that the tokenizers library says of half a character
+        except Exception as error:  # also for half a character the tokenizers library raises nothing narrower
             for word in words:
                 if half := next((letter for letter in word if "\ud800" <= letter <= "\udfff"), None):
                     raise ZgulError(f"The word {word!r} is not text: {half!r} is half of a character.") from None
-            raise
+            raise ZgulError(f"The tokenizer is damaged: it cannot cut words ({error}).") from error
         return [encoding.ids for encoding in cut]
 
 
