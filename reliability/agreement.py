@@ -29,7 +29,7 @@ Tags = list[list[str]]
 def sentences() -> list[list[str]]:
     """The words of some sentences of our own, short and long."""
     found = [sentence.words for sentence in plain_text.split(TEXT, "raw", LANGUAGE)]
-    return [*found, sum(found[:4], []), ["Ja"], ["Havn", "."]]
+    return [*found, [word for words in found[:4] for word in words], ["Ja"], ["Havn", "."]]
 
 
 def load_tagger(device: str = "cpu") -> TextTagger:

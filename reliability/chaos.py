@@ -23,11 +23,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import torch
+
 import small_experiment
 import standin
 import tiny_group
-import torch
-
 from zgul import encoders
 from zgul.cli import main as zgul_main
 from zgul.encoders.embedded import converted_folder
@@ -274,7 +274,17 @@ def _prepare_adapter(inputs: Path) -> None:
 
 def _train_adapter(inputs: Path, output: Path) -> None:
     options = "--lang fo --steps 60 --block 32 --adapterhub --overwrite --device cpu"
-    _zgul("adapter", "train", *options.split(), "--text", inputs / "text.txt", "--encoder", inputs / "encoder", "-o", output)
+    _zgul(
+        "adapter",
+        "train",
+        *options.split(),
+        "--text",
+        inputs / "text.txt",
+        "--encoder",
+        inputs / "encoder",
+        "-o",
+        output,
+    )
 
 
 def _experiment(inputs: Path, output: Path) -> None:

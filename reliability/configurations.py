@@ -60,12 +60,18 @@ NASTY = (  # YAML that is more than plain values
     "\ud83d",
 )
 DEEP = ("[" * 100, "[" * 3000, "{a: " * 500, "- " * 500, "? " * 300)  # these take longer
+WITHOUT_WORK = {"tag": ("--lang", "no such"), "adapter": ("--text", "no-text"), "experiment": ("--dry-run",)}
 COMMANDS = 0.02  # share of the cases that are whole command lines
 
 
 class Configurations:
     def __init__(self, folder: Path) -> None:
-        modules = {"train": train_command, "tag": tag_command, "adapter": adapter_command, "experiment": experiment_command}
+        modules = {
+            "train": train_command,
+            "tag": tag_command,
+            "adapter": adapter_command,
+            "experiment": experiment_command,
+        }
         self.commands = {name: typer.main.get_command(module.app) for name, module in modules.items()}
         self.defaults = {cls: cls().to_dict() for cls in GROUPS}
 
@@ -88,7 +94,9 @@ class Configurations:
     def values(self, random: Random, cls: type[Options]) -> dict[str, Any]:
         """Some options with their defaults or odd values."""
         defaults = self.defaults[cls]
-        chosen = {name: defaults[name] for name in random.sample(list(defaults), random.randint(0, min(6, len(defaults))))}
+        chosen = {
+            name: defaults[name] for name in random.sample(list(defaults), random.randint(0, min(6, len(defaults))))
+        }
         odd = strange.odd_json(random, chosen) if random.random() < 0.8 else chosen
         return odd if isinstance(odd, dict) and all(isinstance(name, str) for name in odd) else {"lr": odd}
 
@@ -101,7 +109,11 @@ class Configurations:
         names = random.choices([*self.defaults[cls], "x", "seed"], k=random.randint(1, 4))
         lines = []
         for name in names:
-            value = random.choice(NASTY if random.random() < 0.99 else DEEP) if random.random() < 0.5 else strange.text(random, 6)
+            value = (
+                random.choice(NASTY if random.random() < 0.99 else DEEP)
+                if random.random() < 0.5
+                else strange.text(random, 6)
+            )
             lines.append(f"{name}: {value}\n")
         return "".join(lines).encode("utf-8", "surrogatepass")
 
@@ -119,12 +131,13 @@ class Configurations:
         if name == "train":
             setting = random.choice((*NASTY, "lr=1", "options.combine=max", "options=1", "a.b.c=1"))
             arguments += ["--set", f"{random.choice(('lr', 'options.x', 'sources'))}={setting}", "--data", "no-data"]
-        arguments += {"tag": ["--lang", "no such"], "adapter": ["--text", "no-text"], "experiment": ["--dry-run"]}.get(name, [])
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), contextlib.chdir(case.folder):
-            # usage errors, which typer prints itself, and --help end with SystemExit
-            with contextlib.suppress(SystemExit):
-                command.main(arguments, prog_name="zgul", standalone_mode=True)
+        arguments += WITHOUT_WORK.get(name, ())
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.suppress(SystemExit))  # --help, and usage errors, which typer prints itself
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            stack.enter_context(contextlib.chdir(case.folder))
+            command.main(arguments, prog_name="zgul", standalone_mode=True)
 
 
 def _as_text(random: Random) -> str:

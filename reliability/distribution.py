@@ -49,14 +49,21 @@ def prove(root: Path, output: Path | None = None) -> dict[str, Any]:
             shutil.copy(path, output)
         (wheel,) = builds[0].glob("*.whl")
         tagged = tag_offline(wheel, Path(place) / "empty")
-    return {"commit": commit, "epoch": epoch, "files": sums[0], "offline": f"the wheel tags with sockets blocked: {tagged}"}
+    return {
+        "commit": commit,
+        "epoch": epoch,
+        "files": sums[0],
+        "offline": f"the wheel tags with sockets blocked: {tagged}",
+    }
 
 
 def build(root: Path, folder: Path, epoch: str) -> Path:
     """Build wheel and sdist from what git tracks, with the build tools of this environment."""
     source, made = folder / "source", folder / "made"
     source.mkdir(parents=True)
-    packed = subprocess.run(["git", "archive", "--format=tar", "HEAD"], cwd=root, check=True, capture_output=True).stdout
+    packed = subprocess.run(
+        ["git", "archive", "--format=tar", "HEAD"], cwd=root, check=True, capture_output=True
+    ).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(source, filter="data")
     made.mkdir()

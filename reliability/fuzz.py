@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from reliability.cases import Broken, Case, Target
-from reliability.targets import TARGETS
+from reliability.targets import EVERY
 from zgul.errors import ZgulError
 from zgul.progress import Report, Status, silent
 
@@ -36,6 +36,7 @@ KEPT = 20  # failing cases of a worker; more of them tell nothing new
 # Cells of the memory that a worker shares with the watchdog.
 BEGUN, NUMBER, ACCEPTED, REFUSED, FAILED, SLOWEST, PEAK, STOP = range(8)
 _FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _FORBIDDEN += ("socket.connect", "socket.bind", "socket.getaddrinfo", "ctypes.dlopen", "pty.spawn", "webbrowser.open")
 
 
@@ -68,9 +69,9 @@ class Guard:
             return
         if event in _FORBIDDEN:
             self.seen.append(f"{event}{arguments!r:.200}")
-        elif event == "open" and isinstance(arguments[0], str) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            if not os.path.realpath(arguments[0]).startswith(self.folders):
-                self.seen.append(f"writes {arguments[0]}")
+        elif event == "open" and isinstance(arguments[0], str) and arguments[2] & _WRITING:
+            inside = os.path.realpath(arguments[0]).startswith(self.folders)
+            self.seen += [] if inside else [f"writes {arguments[0]}"]
 
 
 def run_case(target: Target, case: Case, guard: Guard) -> bool:
@@ -190,7 +191,7 @@ def _work(name: str, seed: int, numbers: range, folder: Path, keep: Path, cells:
     """What a worker process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     prepare_process(folder)
-    target: Target = TARGETS[name](folder / "valid")
+    target: Target = EVERY[name](folder / "valid")
     place, guard = folder / "case", Guard()
     _limit_memory()
     problems: set[str] = set()
@@ -207,7 +208,7 @@ def _work(name: str, seed: int, numbers: range, folder: Path, keep: Path, cells:
             cells[BEGUN] = 0
             cells[FAILED] += 1
             problem = traceback.format_exc()
-            where = f"{type(error).__name__} {traceback.extract_tb(error.__traceback__)[-1][:2]}"
+            where = f"{error!r:.30} {traceback.extract_tb(error.__traceback__)[-1][:2]}"
             if where not in problems and len(problems) < KEPT:  # one case for each place is enough
                 problems.add(where)
                 _keep(keep, str(case), place, problem)
@@ -252,7 +253,7 @@ def repeat_case(name: str) -> bool:
     target, seed, number = name.split(":")
     with scratch() as folder:
         prepare_process(Path(folder))
-        made: Callable[[Path], Target] = TARGETS[target]
+        made: Callable[[Path], Target] = EVERY[target]
         case = Case(target, int(seed), int(number), Path(folder) / "case")
         case.folder.mkdir()
         return run_case(made(Path(folder) / "valid"), case, Guard())

@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import small_tagger
 import torch
 
+import small_tagger
 from reliability import strange
 from reliability.cases import Case, check
 from zgul.adapters.adapterhub import read_adapter, write_adapter
@@ -73,7 +73,11 @@ class ModelFolders:
             "encoder-pickle": load_encoder,
         }
         self.files = {
-            name: {path.relative_to(folder / name): path.read_bytes() for path in (folder / name).rglob("*") if path.is_file()}
+            name: {
+                path.relative_to(folder / name): path.read_bytes()
+                for path in (folder / name).rglob("*")
+                if path.is_file()
+            }
             for name in self.kinds
         }
 
@@ -143,7 +147,11 @@ def damaged_safetensors(random: Random, content: bytes) -> bytes:
     kind = random.random()
     if kind < 0.3 and notes:  # what zgul itself wrote into the header
         key = random.choice(list(notes))
-        notes[key] = strange.json_bytes(random, json.loads(notes[key])).decode("utf-8", "replace") if notes[key][:1] in "[{" else "x"
+        notes[key] = (
+            strange.json_bytes(random, json.loads(notes[key])).decode("utf-8", "replace")
+            if notes[key][:1] in "[{"
+            else "x"
+        )
     elif kind < 0.7:
         header = strange.odd_json(random, header)
     elif kind < 0.9:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import standin
 import zstandard
 
+import standin
 from reliability import strange
 from reliability.cases import Broken, Case, check_words
 from zgul.corpora.data_folder import read_labelled
@@ -62,7 +62,10 @@ class Readers:
         data: str | bytes = write(random, kind, given)
         valid = random.random() < 0.25
         if random.random() < LARGE:
-            data, valid = random.choice((b"\n" * 100_000, b"a" * 20_000_000, b"# a\n" * 120_000, b"a\tO\n" * 120_000)), False
+            data, valid = (
+                random.choice((b"\n" * 100_000, b"a" * 20_000_000, b"# a\n" * 120_000, b"a\tO\n" * 120_000)),
+                False,
+            )
         packing = random.choice(PACKINGS)
         encoding = random.choice(SAFE if kind in ("tokens", "lines", "text") else SAFE[:3]) if valid else None
         content = _encode(random, data, encoding)
@@ -76,7 +79,7 @@ class Readers:
         if tagged:
             self.through_a_tagger(path, random, kind)
         elif valid:
-            check_words(sum(read_words(path, kind), []), sum(given, []))
+            check_words(read_words(path, kind), [word for words in given for word in words])
         else:
             read_any(path, random, kind)
 
@@ -135,13 +138,13 @@ def _input(kind: str) -> str:
     return "columns" if kind == "wikiann" else kind
 
 
-def read_words(path: Path, kind: str) -> Words:
+def read_words(path: Path, kind: str) -> list[str]:
     """The words of a valid file. A refusal is a failure."""
     try:
         if kind == "wikiann":
-            return [sentence.words for sentence in read_labelled(path, "ner")]
+            return [word for sentence in read_labelled(path, "ner") for word in sentence.words]
         with TextSource(path.name, path).open(kind) as opened:
-            return [sentence.words for sentence in read(opened)]
+            return [word for sentence in read(opened) for word in sentence.words]
     except ZgulError as error:
         raise Broken(f"a valid file was refused: {error}") from error
 

@@ -1,6 +1,7 @@
 """Fuzz target: cutting running text into sentences and words, over all of Unicode.
 
-The cases go through Unicode's code points, twelve each, so 100,000 cases have every one of them, in some context. No character of a text is lost except blanks, and no word contains one.
+The cases go through Unicode's code points, twelve each, so 100,000 cases have every one of them, in some
+context. No character of a text is lost except blanks, and no word contains one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def check_cut(text: str, sentences: list[Sentence]) -> None:
         check(bool(sentence.words) and sentence.offsets is not None, "a sentence has words, and they have a place")
         for word, (start, end) in zip(sentence.words, sentence.offsets or (), strict=True):
             begin = sentence.start + start
-            check(text[begin : begin + len(word)] == word and len(word) == end - start > 0, f"{word!r} stands elsewhere")
+            check(
+                text[begin : begin + len(word)] == word and len(word) == end - start > 0, f"{word!r} stands elsewhere"
+            )
             check(not any(map(is_blank, word)), f"{word!r} contains a blank")
             check(begin >= position, f"{word!r} overlaps the word before it")
             check(all(map(is_blank, text[position:begin])), f"lost: {text[position:begin]!r}")

@@ -18,13 +18,40 @@ SPECIAL = (
 )
 SCRAPS = (
     *("https://a.b/c?d=e#f", "a@b.cd", "@x", "#tag", "U.S.", "10:30", "1,000.5", "3.", "z. B.", "etc.", "don't", "’s"),
-    *(":-)", "...", "--", "``", "''", "кн[ѧ]зю", "Vor- und", "SpaceAfter=No", "NER=B-PER", "Lang=de", "-DOCSTART-", "O"),
+    *(
+        ":-)",
+        "...",
+        "--",
+        "``",
+        "''",
+        "кн[ѧ]зю",
+        "Vor- und",
+        "SpaceAfter=No",
+        "NER=B-PER",
+        "Lang=de",
+        "-DOCSTART-",
+        "O",
+    ),
     *("# text = a", "# newpar", "1-2", "8.1", "_", "1\t", "\t", "\n\n", "\r\n", "en:a\tB-PER", "I-LOC", "NOUN", "EOF"),
 )
 # Values that a field does not expect.
 ODD: Sequence[Any] = (
     *(None, True, False, 0, 1, -1, 2, 17, 2**31, 2**63, -(2**63), 10**40, 0.0, 0.5, -1.5, 1e308, float("nan")),
-    *(float("inf"), "", " ", "x", "a" * 3000, "../../x", "/etc/passwd", "\x00", "\ud800", "{lang}", "-1", "1e-4", "nan"),
+    *(
+        float("inf"),
+        "",
+        " ",
+        "x",
+        "a" * 3000,
+        "../../x",
+        "/etc/passwd",
+        "\x00",
+        "\ud800",
+        "{lang}",
+        "-1",
+        "1e-4",
+        "nan",
+    ),
     *("zgul", "shipped", "none", "en", "xx", [], {}, [[]], [{}], {"": ""}, [None], ["a", "a"], [1, "a", None]),
     *([0.0] * 50, {"a": {"b": {"c": []}}}, {"__class__": "os.system"}, "!!python/object/apply:os.system [x]"),
 )
@@ -48,7 +75,9 @@ def character(random: Random) -> str:
 
 def text(random: Random, most: int = 60) -> str:
     """Text of characters and scraps of any kind."""
-    parts = [random.choice(SCRAPS) if random.random() < 0.1 else character(random) for _ in range(random.randint(0, most))]
+    parts = [
+        random.choice(SCRAPS) if random.random() < 0.1 else character(random) for _ in range(random.randint(0, most))
+    ]
     return "".join(part + " " * (random.random() < 0.2) for part in parts)
 
 
@@ -73,7 +102,9 @@ def damage(random: Random, data: bytes, most: int = 4) -> bytes:
             case 6:
                 data = data[:start] + random.choice(SCRAPS).encode() + data[start:]
             case _:
-                data = data[:start] + bytes(random.choices((0, 9, 10, 13, 32, 127, 128, 255), k=end - start)) + data[end:]
+                data = (
+                    data[:start] + bytes(random.choices((0, 9, 10, 13, 32, 127, 128, 255), k=end - start)) + data[end:]
+                )
     return data
 
 

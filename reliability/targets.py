@@ -5,6 +5,7 @@ from pathlib import Path
 
 from reliability.cases import Target
 from reliability.configurations import Configurations
+from reliability.faulty import Faulty
 from reliability.model_folders import ModelFolders
 from reliability.readers import Readers
 from reliability.segmenter import Segmenter
@@ -15,3 +16,4 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "configurations": Configurations,
     "folders": ModelFolders,
 }
+EVERY = TARGETS | {"faulty": Faulty}  # with one that proves that the fuzzer sees failures

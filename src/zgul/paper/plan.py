@@ -57,7 +57,7 @@ class Inputs(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not os.path.isdir(self.data):  # noqa: PTH112  # pathlib raises if the name is too long
+        if not os.path.isdir(self.data or "."):  # noqa: PTH112  # pathlib raises if the name is too long
             raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
 
 
