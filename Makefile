@@ -102,7 +102,7 @@ lock: $(LOCK)/.ready
 	sed -i '/^# The following packages/,$$d' requirements/run.lock requirements/dev.lock
 
 audit: $(LOCK)/.ready
-	$(LOCK)/bin/pip-audit --disable-pip --no-deps -r requirements/dev.lock
+	$(LOCK)/bin/pip-audit --strict --disable-pip --no-deps -r requirements/dev.lock
 
 scores: $(READY)
 	@$(BIN)/python scripts/scores.py --data $(DATA)

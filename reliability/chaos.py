@@ -131,6 +131,7 @@ def _start(work: Work, inputs: Path, output: Path) -> int:
         log = os.open(output.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        sys.stdout = sys.stderr = os.fdopen(log, "w")
         work.run(inputs, output)
         code = 0
     except SystemExit as stop:
@@ -253,7 +254,7 @@ def _zgul(*arguments: object) -> None:
 
 def _prepare_tagging(inputs: Path) -> None:
     standin.stand_in_taggers(inputs, ("germanic-pos",))
-    (inputs / "book.txt").write_text(standin.text(1500), encoding="utf-8")
+    (inputs / "book.txt").write_text(standin.text(1000), encoding="utf-8")
 
 
 def _tag(inputs: Path, output: Path) -> None:

@@ -106,12 +106,15 @@ def fuzz(
             _Worker(context, name, seed, range(first, cases, workers), Path(folder) / str(first), keep)
             for first in range(min(workers, cases))
         ]
+        done = -1
         while any(worker.is_running() for worker in running):
             time.sleep(0.05)
             late = seconds and time.monotonic() - started > seconds
             for worker in running:
                 worker.watch(bool(late))
-            done = sum(worker.done for worker in running)
+            before, done = done, sum(worker.done for worker in running)
+            if done == before:
+                continue
             report(Status(f"fuzz {name}", done, cases, {"refused": sum(w.total(REFUSED) for w in running)}))
     for worker in running:
         outcome.accepted += round(worker.total(ACCEPTED))

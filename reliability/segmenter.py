@@ -10,7 +10,7 @@ import unicodedata
 from pathlib import Path
 
 from reliability import strange
-from reliability.cases import Case, check, check_words
+from reliability.cases import Broken, Case, check, check_words
 from zgul.corpora import conllu, plain_text
 from zgul.corpora.sentence import Sentence
 
@@ -51,12 +51,12 @@ def check_cut(text: str, sentences: list[Sentence]) -> None:
         check(bool(sentence.words) and sentence.offsets is not None, "a sentence has words, and they have a place")
         for word, (start, end) in zip(sentence.words, sentence.offsets or (), strict=True):
             begin = sentence.start + start
-            check(
-                text[begin : begin + len(word)] == word and len(word) == end - start > 0, f"{word!r} stands elsewhere"
-            )
-            check(not any(map(is_blank, word)), f"{word!r} contains a blank")
-            check(begin >= position, f"{word!r} overlaps the word before it")
-            check(all(map(is_blank, text[position:begin])), f"lost: {text[position:begin]!r}")
+            if text[begin : begin + len(word)] != word or len(word) != end - start or not word:
+                raise Broken(f"{word!r} stands elsewhere")
+            if any(map(is_blank, word)):
+                raise Broken(f"{word!r} contains a blank")
+            if begin < position or not all(map(is_blank, text[position:begin])):
+                raise Broken(f"{word!r} overlaps the word before it, or something was lost between them")
             position = begin + len(word)
     check(all(map(is_blank, text[position:])), f"lost at the end: {text[position:]!r}")
 

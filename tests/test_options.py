@@ -82,6 +82,12 @@ def test_nested_aliases_are_refused_at_once(tmp_path: Path) -> None:
         read_yaml(path)
 
 
+def test_strange_letters_are_saved_and_read_back(tmp_path: Path) -> None:
+    made = Outer.from_dict({"names": ["a\x85b", "føroyskt", "\u2028", "\U000d5789"]})
+    made.save(tmp_path / "a.yaml")
+    assert Outer.from_dict(read_yaml(tmp_path / "a.yaml")) == made
+
+
 @dataclass(frozen=True)
 class Listed(Options):
     rates: tuple[float, ...] = option((0.5,), "Some rates.", least=0)

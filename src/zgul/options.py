@@ -103,8 +103,10 @@ class Options:
         return dict(json.loads(json.dumps(asdict(self))))  # tuples become lists
 
     def save(self, path: Path) -> None:
+        values = self.to_dict()
+        plain = json.dumps(values, ensure_ascii=False).isprintable()  # PyYAML writes U+0085 so that it reads a space
         with create_binary(path) as file:
-            yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
+            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=plain, encoding="utf-8")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -36,12 +36,13 @@ def test_a_few_cases_of_each_target(
 
 
 @pytest.mark.slow
-def test_every_kind_of_failure_is_noticed_and_kept(tmp_path: Path) -> None:
+def test_every_kind_of_failure_is_noticed_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "HANG", 2.0)
     outcome = fuzz.fuzz("faulty", 10, workers=1, keep=tmp_path)
     assert (outcome.cases, outcome.accepted, outcome.refused, outcome.failed) == (10, 2, 1, 7)
     problems = {int(case.split(":")[2]): problem for case, problem in outcome.failures.items()}
     expected = {2: "KeyError: 'a traceback'", 3: "words out ['c'], words in ['b'], at 1", 4: "subprocess.Popen"}
-    expected |= {5: "code was run: writes", 6: "MemoryError", 7: "exit code -11", 8: "no end after 5 seconds"}
+    expected |= {5: "code was run: writes", 6: "MemoryError", 7: "exit code -11", 8: "no end after 2 seconds"}
     assert problems.keys() == expected.keys()
     assert not [number for number, text in expected.items() if text not in problems[number]], problems
     assert "fuzz --case faulty:0:3" in (tmp_path / "faulty-0-3" / "problem.txt").read_text()
