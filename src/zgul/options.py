@@ -22,7 +22,7 @@ from typing import Any, Self
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import check_plain, create_binary, open_binary
+from zgul.files import MAX_DEPTH, check_plain, create_binary, open_binary
 
 MAX_YAML = 30_000  # bytes; PyYAML takes a second for as many
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
@@ -40,7 +40,11 @@ class Declared:
     limits: dict[str, float]  # by their names in _LIMITS
 
     def check(self, name: str, value: Any) -> None:
-        """Raise if the value is not allowed."""
+        """Raise if the value, or one of several, is not allowed."""
+        if isinstance(value, tuple):
+            for one in value:
+                self.check(name, one)
+            return
         if self.choices and value not in self.choices:
             raise ZgulError(f"{name} is one of {', '.join(self.choices)}, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -99,8 +103,10 @@ class Options:
         return dict(json.loads(json.dumps(asdict(self))))  # tuples become lists
 
     def save(self, path: Path) -> None:
+        values = self.to_dict()
+        plain = json.dumps(values, ensure_ascii=False).isprintable()  # PyYAML writes U+0085 so that it reads a space
         with create_binary(path) as file:
-            yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
+            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=plain, encoding="utf-8")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -122,9 +128,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A YAML loader without aliases: nested aliases turn a small file into gigabytes."""
+    """A YAML loader without aliases and deep brackets: in a small file they take gigabytes and seconds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.flow_level > MAX_DEPTH:
+            raise RecursionError
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not supported")
         return super().compose_node(parent, index)

@@ -128,6 +128,8 @@ def test_nine_bits_give_a_tagger_as_small_as_shipped_ones(place, tmp_path):
         (["--set", "epochs"], "--set takes NAME=VALUE"),
         (["--set", "lr.x=1"], "lr must be a number"),
         (["--set", "epochs=[1"], "the value is not valid YAML"),
+        (["--set", "epochs=!!timestamp x"], "the value is not valid YAML"),
+        (["--set", "epochs=" + "[" * 900], "the value is not valid YAML"),
         (["--set", "epochs=many"], "epochs must be a whole number"),
         (["--config", "absent.yaml"], "absent.yaml: no such file"),
         (["--em-by", "guess"], "em_by is one of source, loso, target"),

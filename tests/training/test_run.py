@@ -25,6 +25,7 @@ from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.em_tuning import EMTable
 from zgul.training.optimiser import Stepper
 from zgul.training.run import Saving, leave_one_out, new_tagger, resolve, train
+from zgul.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,32 @@ def config(place: Path, **more: Any) -> TrainingConfig:
         "device": "cpu",
     }
     return TrainingConfig(**values | more)
+
+
+@pytest.mark.parametrize("call", range(1, 5))
+def test_killed_between_two_files_the_history_is_whole(
+    call: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by make chaos: the history of the last evaluation was written after the checkpoint that leaves it out."""
+    chosen = config(place, em_sentences=0, limit=16)
+    train(chosen, tmp_path / "whole")
+    calls = 0
+
+    def die(self: Trainer, **options: bool) -> None:
+        nonlocal calls
+        save(self, **options)
+        calls += 1
+        if calls == call:
+            raise MemoryError
+
+    save = Trainer._save
+    monkeypatch.setattr(Trainer, "_save", die)
+    with pytest.raises(MemoryError):
+        train(chosen, tmp_path / "killed")
+    monkeypatch.undo()
+    train(chosen, tmp_path / "killed", saving=RESUME)
+    whole, killed = ((tmp_path / name / "history.json").read_text() for name in ("whole", "killed"))
+    assert killed == whole
 
 
 def trained_tensors(tagger: Tagger) -> dict[str, torch.Tensor]:

@@ -78,7 +78,7 @@ def _parse_setting(setting: str) -> dict[str, Any]:
         raise ZgulError(f"--set takes NAME=VALUE, such as options.combine=max, not {setting!r}.")
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
+    except Exception as error:  # PyYAML raises anything, for example for !!timestamp x
         raise ZgulError(f"--set {setting}: the value is not valid YAML.") from error
     outer, dot, inner = name.strip().partition(".")
     return {outer: {inner: value} if dot else value}

@@ -62,6 +62,8 @@ class Parts:
         """Feature vectors [M, F] of languages."""
         kind = self.options.features
         rows = [self.features[code] if code in self.features else uriel.features(code, kind) for code in languages]
+        if len(set(map(len, rows))) > 1:  # features of a file, and URIEL's for languages that the file leaves out
+            raise ZgulError(f"The features of {', '.join(languages)} differ in number. Give those of all languages.")
         return torch.as_tensor(np.stack(rows), dtype=torch.float32)
 
     def most_related(self, language: str) -> str:

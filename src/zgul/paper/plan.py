@@ -6,6 +6,7 @@ encoder, the adapters and the code, and the runs it starts from. ``docs/experime
 
 import hashlib
 import json
+import os
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +57,7 @@ class Inputs(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not Path(self.data).is_dir():
+        if not os.path.isdir(self.data or "."):  # noqa: PTH112  # pathlib raises if the name is too long
             raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
 
 

@@ -112,7 +112,7 @@ class Input:
                 count += len(line.split())
                 if len(self._waiting) > MAX_BLOCK_LINES or self.position > 2 * MAX_LINE:
                     raise ZgulError(f"{self.name} begins with too many blanks. Is this a text file?")
-        except DAMAGED as error:
+        except (*DAMAGED, UnicodeDecodeError) as error:  # the latter of UTF-16
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 

@@ -163,9 +163,9 @@ class Trainer:
                 self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
         else:
             progress.stale += 1
-        self._save()
-        if self.folder:
+        if self.folder:  # before the checkpoint: a run that is killed between them would never write it
             write_json(self.folder / "history.json", progress.history)
+        self._save()
         figures = {"loss": loss, "dev F1": f1, "best": progress.best_f1}
         report(Status("training", progress.step, self.total_steps, figures))
         return not self._stale()
