@@ -110,11 +110,11 @@ class PieceTokenizer:
         """The piece ids of each word. Each word is cut by itself."""
         try:
             cut = self.backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
-        except TypeError:  # the tokenizers library raises it for half of a character, without an explanation
+        except Exception as error:  # the tokenizers library raises no narrower error, also for half of a character
             for word in words:
                 if half := next((letter for letter in word if "\ud800" <= letter <= "\udfff"), None):
                     raise ZgulError(f"The word {word!r} is not text: {half!r} is half of a character.") from None
-            raise
+            raise ZgulError(f"The tokenizer is damaged: it cannot cut words ({error}).") from error
         return [encoding.ids for encoding in cut]
 
 
