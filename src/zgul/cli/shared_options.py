@@ -11,7 +11,8 @@ from zgul.ensemble.em import EMConfig
 EM_PANEL = "Entropy minimisation"
 TUNED = "as the tagger was tuned"
 TASK = "What to tag [default: what the language's group was made for]."
-ADAPTIVE = "EM at a fraction of its work, or as in the paper [default: adaptive, unless its settings are given]."
+EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
+ADAPTIVE = "Fast EM with nearly the same tags, or EM as in the paper [default: fast, unless you give its settings]."
 PRECISION = "bfloat16 is faster on CPUs and GPUs that have it, for nearly the same tags."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
@@ -32,5 +33,5 @@ ModelName = Annotated[
 ]
 Device = Annotated[str, machine_option(help="cpu, cuda or auto.")]
 Precision = Annotated[str, machine_option(metavar="float32|bfloat16", help=PRECISION)]
-EM = Annotated[bool | None, em_option("--em/--no-em", help=f"Switch EM on or off [default: {TUNED}].")]
+EM = Annotated[bool | None, em_option("--em/--no-em", help=EM_HELP)]
 Adaptive = Annotated[bool | None, em_option("--adaptive/--full-em", help=ADAPTIVE)]

@@ -12,7 +12,7 @@ SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
     "source": "the dev set of the most related source",
-    "loso": "the dev set of the most related source, with a tagger trained without it",
+    "loso": "the dev set of the most related source, with a tagger trained without it (leave one source out)",
     "target": "the target's own dev set where there is one (not zero-shot)",
 }
 EM_HELP = "Choose EM settings on " + "; ".join(f"{by}: {where}" for by, where in EM_BY.items()) + "."
@@ -24,7 +24,7 @@ class NoiseConfig(Options):
 
     sentences: float = option(0.0, "Share of the sentences that get spelling noise.", least=0, most=1, panel=NOISE)
     words: float = option(0.3, "Share of the words of a noised sentence that are edited.", least=0, most=1, panel=NOISE)
-    edits: int = option(1, "Edits in such a word.", least=1, panel=NOISE)
+    edits: int = option(1, "Most edits in one word.", least=1, panel=NOISE)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TrainingConfig(Options):
 
     method: str = option("zgul", "Method: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME")
     group: str = option("", "Language group: germanic, slavic, african or indo-aryan.", panel=WHAT)
-    task: str = option("pos", "Task, where no group gives it.", choices=("pos", "ner"), panel=WHAT)
+    task: str = option("pos", "Task [default: the group's, or pos].", choices=("pos", "ner"), panel=WHAT)
     sources: tuple[str, ...] = option((), "Source languages with commas, instead of the group's.", panel=WHAT)
     leave_out: tuple[str, ...] = option((), "Sources to train without, with commas.", panel=WHAT)
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")
@@ -59,7 +59,7 @@ class TrainingConfig(Options):
     precision: str = option("auto", "auto is bfloat16 on a GPU and float32 on a CPU.", choices=PRECISIONS, panel=HOW)
     device: str = option("auto", "auto, cpu or cuda.", panel=HOW)
     tensorboard: bool = option(False, "Write a TensorBoard log to OUTPUT/tensorboard.", panel=HOW)
-    unannotated: tuple[str, ...] = option((), "Labels that mean that none was given, such as X.", panel=NOISE)
+    unannotated: tuple[str, ...] = option((), "Labels that mark words without annotation, such as X.", panel=NOISE)
     label_set_per_corpus: bool = option(False, "Labels that a corpus never uses are unknown there.", panel=NOISE)
     noise: NoiseConfig = option(NoiseConfig(), "Spelling noise.")
     em_by: str = option("source", EM_HELP, choices=tuple(EM_BY), panel=EM)
