@@ -23,14 +23,14 @@ from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
 from zgul.paper.frame import choose_tuned
+from zgul.paper.numbers import GRID
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
 from zgul.training.config import ADAPTERS, PRECISIONS, TrainingConfig
 from zgul.training.em_tuning import Grid
 
-PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
 TEXT_RUN = "text"  # the "method" of a run that reads unlabelled text
-REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
+REDUCTION, OTHER_REDUCTION = GRID["Reduction Factor"]  # the paper tries both
 WHAT, SMALLER, FEW, TEXT = "What to run", "Training", "Few-shot", "Unlabelled text"  # headings of the options
 EM_HELP = "Choose EM settings on the dev set of the most related source, or on that source left out (loso)."
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -112,7 +112,10 @@ class Protocol(Options):
 def rates(method: str, encoder: str) -> Any:
     """The learning rates for a method on an encoder: the "default", and the "grid" that is tried."""
     kind = "whole encoder" if method in _FILE["whole-encoder"] else "adapters"
-    return _FILE["rates"]["embedded" if is_embedded(encoder) else "hub"][kind]
+    if is_embedded(encoder):
+        return _FILE["rates"][kind]
+    grid = GRID["SFT Learning Rate" if kind == "whole encoder" else "Learning Rate"]  # the paper's
+    return {"grid": grid, "default": max(grid)}
 
 
 def is_embedded(encoder: str) -> bool:
