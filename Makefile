@@ -3,11 +3,16 @@
 # make test-slow  run the slow tests
 # make coverage   run all tests and show which lines they miss
 # make lint       check style, format and types
-# make format     mend style and format where that can be done by itself
-# make scores     F1 of the shipped taggers on the paper's test files, beside the paper's (DATA=their folder)
-# make bench      speed against the peers on this machine's CPU, a quarter of an hour (DATA=folder with the test files)
-# make recipe     train and ship all of them again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
-# make oracle     record again what the library `adapters` computes, for the tests to compare with
+# make format     fix style and format where ruff can do it
+# make scores     score the shipped taggers on the paper's test files, beside the paper's F1 (DATA=folder with the files)
+# make bench      compare speed with other implementations on this CPU, in 15 minutes (DATA=folder with the test files)
+# make recipe     train all shipped adapters and taggers again, on a GPU machine (DATA=raw data, OUT=folder for the runs)
+# make fuzz       give 100,000 damaged or hostile inputs to each reader, in minutes (CASES=fewer)
+# make chaos      kill each kind of work at 30 random moments, continue it and compare the files (KILLS=fewer)
+# make dist       build wheel and sdist twice, bit for bit equal, and tag with the wheel without a network
+# make lock       choose the newest versions of all dependencies and write their checksums to requirements/
+# make audit      look for known vulnerabilities in the locked dependencies (needs a network)
+# make oracle     record the outputs of the library `adapters` again; the tests compare zgul with them
 # make clean      remove the virtual environments and everything built
 
 PYTHON ?= python3
@@ -19,10 +24,19 @@ ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
 WORKERS ?= 2
+CASES  ?= 100000
+KILLS  ?= 30
+PIP    = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Checksums of everything but torch, whose build depends on the machine: constraints.txt has its version.
+LOCKED = $(PIP) --require-hashes --no-deps --no-build-isolation
+LOCK   := .venv-lock
+COMPILE = $(LOCK)/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --unsafe-package torch \
+	--all-build-deps --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options --constraint constraints.txt pyproject.toml
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test test-slow coverage lint format scores bench recipe oracle clean
+.PHONY: help tag test test-slow coverage lint format fuzz chaos dist lock audit scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -30,20 +44,22 @@ help:
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
-$(READY): pyproject.toml constraints.txt | $(BIN)/python
+$(READY): pyproject.toml constraints.txt requirements/run.lock | $(BIN)/python
 	@echo "Installing into $(VENV); the first time this takes a minute or two ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(LOCKED) -r requirements/run.lock
+	@$(PIP) -c constraints.txt torch
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into $(VENV), with what the tests need; the first time this takes a minute or two ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $@ $(READY)
+$(DEV): $(READY) requirements/dev.lock
+	@echo "Installing the packages for tests ..."
+	@$(LOCKED) -r requirements/dev.lock
+	@touch $@
 
 tag: $(READY)
 	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, which it has never seen:"; echo
 	@$(BIN)/zgul tag --lang fo --format terminal "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
-	@echo; echo "One that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
+	@echo; echo "A tagger that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
@@ -64,6 +80,29 @@ lint: $(DEV)
 format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: $(DEV)
+	$(BIN)/python -m reliability fuzz --cases $(CASES) --workers $(WORKERS)
+
+chaos: $(DEV)
+	$(BIN)/python -m reliability chaos --kills $(KILLS)
+
+dist: $(DEV)
+	$(BIN)/python -m reliability dist
+
+# The time goes into asking for the checksums of all files, a few minutes.
+$(LOCK)/.ready: Makefile
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools pip-audit
+	@touch $@
+
+lock: $(LOCK)/.ready
+	$(COMPILE) --output-file requirements/run.lock
+	$(COMPILE) --constraint requirements/run.lock --extra dev --output-file requirements/dev.lock
+	sed -i '/^# The following packages/,$$d' requirements/run.lock requirements/dev.lock
+
+audit: $(LOCK)/.ready
+	$(LOCK)/bin/pip-audit --strict --disable-pip --no-deps -r requirements/dev.lock
 
 scores: $(READY)
 	@$(BIN)/python scripts/scores.py --data $(DATA)
@@ -86,4 +125,4 @@ oracle: $(ORACLE)/.ready
 	PYTHONPATH=src $(ORACLE)/bin/python scripts/oracle.py
 
 clean:
-	rm -rf $(VENV) $(ORACLE) build dist src/*.egg-info .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(ORACLE) $(LOCK) build dist src/*.egg-info .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -1,1 +1,1 @@
-"""Speed against the peers: ``make bench``, or ``python -m benchmarks`` on any machine."""
+"""Compare zgul's speed with other implementations: ``make bench``, or ``python -m benchmarks`` on any machine."""

@@ -1,4 +1,4 @@
-"""Measure zgul's speed against its peers. Writes JSON and a table.
+"""Compare zgul's speed with other implementations. Writes JSON and a table.
 
 python -m benchmarks                                        # this machine's CPU, about a quarter of an hour
 python -m benchmarks --device cuda --encoder ENCODER.q4.safetensors --data DIR
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encoder", default="embedded", help="embedded, or its .q4.safetensors file or folder")
     parser.add_argument("--data", type=Path, default=data, help="folder with pos/, ner/ and text/")
     parser.add_argument("--output", type=Path, default=output, help="folder for the results")
-    parser.add_argument("--commit", help="commit that is measured, where git cannot tell")
+    parser.add_argument("--commit", help="commit that is measured, if git cannot tell")
     parser.add_argument("--full", action="store_true", help="whole files and 100,000 sentences, however long it takes")
     parser.add_argument("--report", type=Path, metavar="DIR", help="only write docs/performance.md from DIR/*.json")
     given = parser.parse_args(arguments)

@@ -20,8 +20,8 @@ from zgul.languages import GROUPS
 from zgul.tagger import Tagger
 
 EM = EMConfig(steps=10, lr=10.0)
-BF16_TAGS, BF16_F1 = 0.99, 0.2  # what bfloat16 must keep of the tags, and may lose of F1
-ADAPTIVE_F1 = 0.2  # that adaptive EM may lose
+BF16_TAGS, BF16_F1 = 0.99, 0.2  # the share of tags that bfloat16 must keep, and the F1 that it may lose
+ADAPTIVE_F1 = 0.2  # the F1 that adaptive EM may lose
 
 
 def em(context: Context, precision: str = "float32") -> Result:
@@ -112,7 +112,7 @@ class Job:
     def encode(self) -> None:
         """The plain encoder on the batches in which these sentences are tagged."""
         engine = self.tagger.engine
-        for batch in encode(self.tagger, self.sentences).batches(engine.max_tokens, multiple=engine.multiple):
+        for batch in encode(self.tagger, self.sentences).batches(engine.max_tokens, **engine.shapes):
             encode_packed(engine.model.encoder, batch)
 
     def f1(self, *, adaptive: bool) -> float:
@@ -120,7 +120,7 @@ class Job:
 
 
 def adaptive_jobs(context: Context, steps: int, limit: int) -> list[Job]:
-    """The test files of the paper. With ``steps`` all languages take as many, else as many as they were tuned to."""
+    """The paper's test files. With ``steps``, all languages take this many, otherwise the steps they were tuned to."""
     jobs = []
     for group in GROUPS.values():
         tagger = replace(context.tagger(f"{group.name}-{group.task}"))  # with an engine that has seen no batch

@@ -1,4 +1,4 @@
-"""`adapters` 1.3.0 as a contestant: a process in an environment of its own, asked line by line."""
+"""`adapters` 1.3.0 as a contestant: a process in its own environment, which takes commands line by line."""
 
 from __future__ import annotations
 

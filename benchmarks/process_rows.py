@@ -66,7 +66,7 @@ def stream_marks(context: Context, keep_memory: bool = False) -> tuple[list[dict
     *marks, sums = [json.loads(line) for line in printed.splitlines()]
     warm = [mark for mark in marks if mark["words"] >= max(5 * WINDOW, sums["words"] / 10)]  # windows grow at first
     if len(warm) < 3:
-        raise NotMeasured(f"only {sums['sentences']} sentences in the time; --full gives it more")
+        raise NotMeasured(f"only {sums['sentences']} sentences in the time; --full gives more time")
     return warm, sums
 
 

@@ -1,8 +1,8 @@
-"""What zgul is measured against, written plainly: one module after another, nothing folded, stacked or packed.
+"""The reference that zgul is measured against: plain code without folding, stacking or packing.
 
 `Release` computes as the authors' release does: every adapter by itself, W_v on every adapter's output, T + 2 full
-forward passes of one sentence padded to 128 pieces. Its oddities (a softmax of a softmax, the entropy of padding) are
-not copied: the tags must be the same as ours, and only the way there is the release's.
+forward passes of one sentence padded to 128 pieces. The release's oddities (a softmax of a softmax, the entropy of
+padding) are not copied, because the tags must be the same as ours.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Release(nn.Module):
         self.to(model.bank.down.device, model.bank.down.dtype)
 
     def forward(self, batch: Batch, weights: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
-        """Label scores [B, T, C], and the scores of each layer [B, T, K, N]: the model's own unless weights are given.
+        """Label scores [B, T, C] and, unless weights are given, the model's own scores of each layer [B, T, K, N].
 
-        Where weights are given, the scores are not computed. The release may do so, but that is not held against it.
+        With given weights, the scores are not computed. The release may compute them, but we do not count this time.
         """
         hidden, attend = self.encoder.embed(batch.input_ids), masked_attention(batch.mask)
         by_language = self.weighting.by_language(batch.table.to(hidden.dtype)) if weights is None else None

@@ -1,7 +1,7 @@
-"""Results on disk, as JSON and as a table, and the generated parts of docs/performance.md.
+"""Write results as JSON and as a table, and the generated parts of docs/performance.md.
 
 A folder of results holds ``cpu.json`` and ``cuda.json`` with the present code, and the same names in ``before`` with an
-earlier commit. In the page, what stands between ``<!-- bench: NAME -->`` and ``<!-- end -->`` is written again.
+earlier commit. In the page, the text between ``<!-- bench: NAME -->`` and ``<!-- end -->`` is written again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TITLES = {  # row -> what is measured, and what it is compared with
 def store(folder: Path, about: dict[str, str], results: list[Result], name: str) -> Path:
     """Write NAME.json and NAME.md. Returns the path of the first.
 
-    Rows that were measured before and not this time stay, if they are of the same commit and machine.
+    Rows that were measured before, but not this time, stay if they are of the same commit and machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
@@ -72,7 +72,7 @@ def table(stored: Stored) -> str:
 
 
 def section(stored: Stored) -> str:
-    """The machine, the table, and what each row has to say."""
+    """The machine, the table, and the notes of each row."""
     commands = [f"    {command}" for command in stored["machine"]["command"].splitlines()]
     lines = [machine_line(stored), "", *commands, "", table(stored)]
     for row in (row for row in stored["rows"] if row["value"] is not None):
@@ -102,7 +102,7 @@ def value(row: Stored) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """A number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -132,7 +132,7 @@ def machines(before: Stored | None, now: Stored | None) -> str:
 
 
 def before_and_after(before: Stored | None, now: Stored | None) -> str:
-    """One line for each row that either has."""
+    """One line for each row that was measured before or now."""
     rows = []
     by_key = [{row["key"]: row for row in stored["rows"]} if stored else {} for stored in (before, now)]
     for key, titles in TITLES.items():
@@ -147,12 +147,12 @@ def before_and_after(before: Stored | None, now: Stored | None) -> str:
 def _cell(row: Stored | None, target: str) -> str:
     if row is None or row["value"] is None:
         return MISSING
-    own = f" {row['target']}" if row["target"] != target else ""  # the target was another one then
+    own = f" {row['target']}" if row["target"] != target else ""  # the target was different then
     return f"**{value(row)}**, missed{own}" if row["met"] is False else value(row)
 
 
 def tricks(stored: Stored | None) -> str:
-    """What each trick gains, by place."""
+    """The gain of each trick, by place."""
     rows = [row for row in (stored or {"rows": []})["rows"] if row["key"].startswith("trick-")]
     places = list(dict.fromkeys(place for row in rows for place in row["details"]["gains"]))
     lines = []

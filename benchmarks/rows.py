@@ -1,4 +1,4 @@
-"""All rows by the name that they have on the command line."""
+"""All rows, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(
 ) -> list[Result]:
     """Measure the rows of these names. ``on_row`` receives all results after each row.
 
-    A row that cannot be measured, or whose outputs differ, says so in its place.
+    If a row cannot be measured, or if its outputs differ, its result gives the reason.
     """
     results: list[Result] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""What the rows measure: sizes for each kind of machine, shipped taggers, random models of mBERT's shape, batches."""
+"""Inputs of the rows: sizes for each kind of machine, shipped taggers, random models of mBERT's shape, batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zgul.files import shipped_folder
 from zgul.methods import MethodOptions
 from zgul.tagger import Tagger, load_tagger
 
-VOCABULARY = 10_000  # of random encoders: the table is only looked up
+VOCABULARY = 10_000  # of random encoders; the size does not matter, because rows of the table are only looked up
 MBERT = EncoderConfig(vocabulary=VOCABULARY, width=768, depth=12, heads=12, inner=3072, positions=512, types=2)
 
 
@@ -88,7 +88,7 @@ class Context:
 
 
 def choose(sentences: list[Sentence], limit: int) -> list[Sentence]:
-    """The same random sentences every time. Fewer are always the first of more."""
+    """Random sentences, the same every time. A smaller choice is the beginning of a larger one."""
     order = np.random.default_rng(0).permutation(len(sentences))[: limit or len(sentences)]
     return [sentences[index] for index in order]
 
@@ -131,7 +131,7 @@ def encode_packed(encoder: Encoder, batch: Batch) -> torch.Tensor:
 def random_tagger(config: EncoderConfig, count: int) -> Tagger:
     """ZGUL with random weights and ``count`` adapters of half the width. It gives hidden states instead of scores.
 
-    C takes fusion's half alone, so that the result is that of AdapterFusion. Nothing is left out of the work.
+    C takes only fusion's half, so that the result is that of AdapterFusion. The amount of work stays the same.
     """
     torch.manual_seed(0)
     encoder = Encoder(config).requires_grad_(False).eval()

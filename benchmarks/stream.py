@@ -1,9 +1,9 @@
-"""A process that tags a stream of sentences and reports now and then how much memory it holds.
+"""A process that tags a stream of sentences and regularly reports how much memory it holds.
 
     python -m benchmarks.stream '{"data": "DIR", "encoder": "embedded", "device": "cpu", "threads": 2, "seconds": 60}'
 
-Every line of output is a JSON object, and the last one has the sums. The sentences are Faroese text, again from the
-beginning when it ends.
+Every line of output is a JSON object, and the last one has the sums. The sentences are Faroese text, which is repeated
+when it ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def memory() -> int:
 def main(
     data: str, encoder: str, device: str, threads: int, seconds: float | None = None, keep_memory: bool = False
 ) -> None:
-    """Tag for so many seconds, or all sentences. ``keep_memory`` switches `release_memory` off."""
+    """Tag for this many seconds, or all sentences. ``keep_memory`` switches `release_memory` off."""
     torch.set_num_threads(threads)
     tagger = load_shipped("germanic-pos", encoder, device)
     plain = text_tagger.Inference("plain", None)

@@ -65,7 +65,7 @@ def training(context: Context) -> Result:
         losses[name].append(float(total / len(batches)))
 
     contestants = {name: partial(epoch, name) for name in METHODS}
-    # a GPU calls a shape plainly twice and captures it the third time
+    # on a GPU, the first two calls of a shape are plain, and the third is captured
     result.times = interleave(contestants, context.sizes.rounds, warm=3 if context.on_gpu else 1)
     for name, course in losses.items():
         if not course[-1] < course[0]:

@@ -1,7 +1,7 @@
-"""Each trick of `zgul.fast`, switched off alone: what it gains on the shipped tagger and at mBERT's width.
+"""Measure the gain of each trick of `zgul.fast`, on the shipped tagger and at mBERT's width, by switching it off.
 
-A trick must gain 10% where users are, on the shipped tagger. Batches are those of a real file, as `Tagger.predict`
-makes them. EM takes one step, as adaptive EM does.
+A trick must gain 10% on the shipped tagger, which most users run. Batches are those of a real file, as
+`Tagger.predict` makes them. EM takes one step, as adaptive EM does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zgul.fast.engine import Engine, engine
 from zgul.methods.model import Inferred, infer
 from zgul.tagger import Tagger
 
-LEAST = 1.1  # that a trick must gain
+LEAST = 1.1  # the least gain of a trick
 SHIPPED, WIDE = "shipped tagger", "mBERT's width"
 MODES = {"tagging": None, "EM": EMConfig(steps=1, lr=10.0)}
 TOLERANCE = 1e-3  # of the largest number; padding and graphs change the order of sums
@@ -96,7 +96,7 @@ def measured_places(context: Context) -> Iterator[Place]:
     for name, tagger, limit in zip((SHIPPED, WIDE), (shipped, wide), context.sizes.tricks, strict=True):
         corpus = encode(shipped, context.sentences("pos", "fo", limit=limit))
         corpus = with_random_pieces(corpus, tagger) if tagger is wide else corpus
-        yield Place(name, tagger, list(corpus.batches(tagger.engine.max_tokens, multiple=tagger.engine.multiple)))
+        yield Place(name, tagger, list(corpus.batches(tagger.engine.max_tokens, **tagger.engine.shapes)))
 
 
 def _measure(context: Context, place: Place, mode: str, results: dict[Trick, Result]) -> None:

@@ -1,15 +1,15 @@
-"""Choose how `zgul tag` saves work in EM, on source dev sets made strange; then see what it costs on the targets.
+"""Choose the rule of adaptive EM on dev sets of the sources that were made strange; then measure it on the targets.
 
     python scripts/adaptive_em.py [--data ../shared/data] [--sentences 40] [--targets]
 
-EM is for languages that the encoder has not seen, and on the plain dev set of a source a tagger is certain. So the dev
+EM is for languages that the encoder has not seen. On the plain dev set of a source, a tagger is certain. So the dev
 sentences are made strange (strange_text.py). A shipped tagger reads them with EM at several multiples of its own rate,
-and the tags after every step are kept. What any rule (`zgul.fast.adaptive.AdaptiveEM`) gives and costs follows from
-them. The cheapest rule is chosen whose F1 is in no group more than 0.2 below that of full EM (10 steps, the tagger's
-own rate), nor below that of one step, to which some languages are tuned. With --targets the choice is also scored on
-the test files, which play no part in it.
+and the tags after every step are kept. They show the tags and the cost of every rule (`zgul.fast.adaptive.AdaptiveEM`).
+The script takes the cheapest rule that loses at most 0.2 F1 in every group, both against full EM (10 steps at the
+tagger's own rate) and against one step, to which some languages are tuned. With --targets the rule is also scored on
+the test files, which play no part in the choice.
 
-Forward and backward passes count alike: no EM is 1.
+A forward pass and a backward pass cost 1 each, so tagging without EM costs 1.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def follow(tagger: Tagger, group: str, language: str, sentences: Sequence[Senten
     if len(encoded) != len(sentences):
         raise ZgulError(f"{language}: a sentence is longer than the encoder reads. Leave it out.")
     own = tagger.em_for("", "em") or EMConfig()
-    rate = own.lr if own.steps else EMConfig().lr  # some are tuned not to move at all
+    rate = own.lr if own.steps else EMConfig().lr  # some taggers are tuned to no steps
     entropy = torch.zeros(len(encoded), device=tagger.device)
     size = len(encoded.pieces), len(tagger.labels)
     kept = {(r, t): torch.zeros(size, device=tagger.device) for r in RATES for t in range(STEPS + 1)}

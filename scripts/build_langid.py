@@ -1,9 +1,9 @@
-"""Build src/zgul/tagging/langid.npz, the table by which ``zgul tag --lang auto`` guesses a language, and measure it.
+"""Build src/zgul/tagging/langid.npz, the table with which ``zgul tag --lang auto`` guesses a language, and measure it.
 
     python scripts/build_langid.py ../shared/data
 
-Reads the unlabelled text and the train and few splits, a tenth of whose lines are kept for fitting how sure it is;
-never the test files, which it is measured on. Only these aggregated statistics are written, no text.
+The table is built from the unlabelled text and the train and few splits. A tenth of their lines is kept apart to
+calibrate the probabilities. The test files are only used to measure the result. The table holds statistics, no text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zgul.tagging.langid import STEP, TABLE, Floats, Guess, NgramTable, ngrams, 
 LANGUAGES = [*SOURCES, *TARGETS]
 WORDS = 300_000  # read of each language
 SMOOTHING = 0.5  # counts added to every n-gram
-LEAST = 10  # times a language must have an n-gram for it to be considered
+LEAST = 10  # an n-gram must occur this often in a language to be considered
 BY_LANGUAGE = 1100  # n-grams chosen for each language
 
 

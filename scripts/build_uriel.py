@@ -1,4 +1,4 @@
-"""Build src/zgul/languages/uriel.npz: who the world's languages are, in one small table.
+"""Build src/zgul/languages/uriel.npz: the world's languages in one small table.
 
     python scripts/build_uriel.py                  # downloads the four wheels from PyPI
     python scripts/build_uriel.py --wheels DIR     # takes them from a folder
@@ -10,7 +10,7 @@ Four wheels are read, none is needed at run time:
 - language_data 1.4.0 (MIT): IANA's registry of codes and English names; CLDR's scripts and regions
 - babel 2.18.0 (BSD): CLDR's English names, own names, likely script and territory
 
-What is in the table is described in src/zgul/languages/language.py, which reads it.
+src/zgul/languages/language.py, which reads the table, describes its contents.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_LANGUAGES = {"mis", "mul", "und", "zxx"}
 
 # Languages of treebanks that have no ISO 639-3 code (qaa to qtz are for private use): name, scripts, territory.
 PRIVATE = {"qpm": ("Pomak", ("Cyrl", "Latn"), "GR")}
-# Names by which the field, and the paper, know a language, where CLDR prefers another.
+# Names that linguists and the paper use for a language, where CLDR prefers another name.
 NAMES = {
     "ben": "Bengali",
     "chu": "Old Church Slavonic",
@@ -143,14 +143,14 @@ def collect(folder: Path) -> tuple[list[Row], dict[str, Any], list[str], dict[st
 
 
 def is_placed(row: Row, rows: dict[str, Row], features: dict[str, Any]) -> bool:
-    """Whether it has features or a relative that can lend them; of the others nothing useful is known."""
+    """Whether a language has features, or a relative that has some. Nothing useful is known about the others."""
     if row.iso3 in features or row.parent in features:
         return True
     return any(row.lineage[:1] == rows[code].lineage[:1] != () for code in features if code in rows)
 
 
 def finish(row: Row, rows: dict[str, Row]) -> None:
-    """A variety inherits what is not known of itself; the first name becomes the name."""
+    """Let a variety inherit unknown values from its parent, and make the first name the main name."""
     parent = rows.get(row.parent)
     row.parent = parent.iso3 if parent else ""
     if parent:
@@ -203,7 +203,7 @@ def read_registry(folder: Path) -> tuple[dict[str, dict[str, list[str]]], dict[s
     languages: dict[str, dict[str, list[str]]] = {}
     withdrawn: dict[str, str] = {}
     replaced: dict[str, str] = {}
-    for record in re.sub(r"\n  +", " ", text).split("%%\n"):  # long lines go on after two spaces
+    for record in re.sub(r"\n  +", " ", text).split("%%\n"):  # long lines continue after two spaces
         entry = defaultdict(list)
         for line in record.splitlines():
             key, _, value = line.partition(": ")
@@ -239,7 +239,7 @@ class Glottolog:
         return next((self.by_name[name] for name in names if name in self.by_name), ())
 
     def language_above(self, lineage: tuple[str, ...]) -> str:
-        """The language that a variety belongs to: Bulgarian stands in the lineage of Pomak."""
+        """The language that a variety belongs to: the lineage of Pomak contains Bulgarian."""
         above = [self._iso3_of.get((node, lineage[:i]), "") for i, node in enumerate(lineage)]
         return next((iso3 for iso3 in reversed(above) if iso3), "")
 
@@ -340,7 +340,7 @@ def save(
     nodes: dict[str, str],
     words: dict[str, str],
 ) -> None:
-    """Bits for features, a tree for families, one text column per kind of string."""
+    """Write the table: bits for features, a tree for families, one text column per kind of string."""
     node_ids = {node: i for i, node in enumerate(nodes)}
     index = {row.iso3: i for i, row in enumerate(rows)}
     has_features = np.array([features.get(row.iso3) is not None for row in rows])

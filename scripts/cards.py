@@ -1,9 +1,9 @@
-"""Write the cards of what ships, and the tables of docs/adapters.md and docs/taggers.md, from recorded results.
+"""Write the cards of shipped taggers and adapters, and the tables of docs/adapters.md and docs/taggers.md.
 
     python scripts/cards.py [--results docs/results/embedded] [--shipped src/zgul/shipped] [--docs docs]
 
 Figures come from RESULTS (adapters.json, results.jsonl, provenance.json, scores.json) and from the taggers' own
-config.json. The prose of the cards is in scripts/cards. In the docs only what stands between ``<!-- cards: NAME -->``
+config.json. The prose of the cards is in scripts/cards. In the docs, only the text between ``<!-- cards: NAME -->``
 and ``<!-- end -->`` is replaced.
 """
 
@@ -38,7 +38,7 @@ Table = dict[str, Any]  # text -> adapter -> masked accuracy and perplexity
 
 
 class Recorded:
-    """What the runs left: results by name, the adapters' figures, provenance, scores."""
+    """The recorded results: runs by name, the adapters' figures, provenance, scores."""
 
     def __init__(self, folder: Path) -> None:
         self.runs = read_results(folder / "results.jsonl")
@@ -79,7 +79,7 @@ class Card:
         return [target for target in TARGETS if self.f1(target) is not None]
 
     def steps(self, target: str) -> int:
-        """Steps of EM that it takes on a language."""
+        """The number of EM steps for a language."""
         em = self.config["em"]
         return int((em.get(target) or em.get("") or {"steps": 0})["steps"])
 
@@ -89,7 +89,7 @@ class Card:
         return self.scores.get(target, self.saved_f1.get(f"{target}/test/{kind}"))
 
     def precisions(self, target: str) -> tuple[float, float] | None:
-        """F1 in full precision and as saved, with EM if it is on and both were measured so."""
+        """F1 in full precision and as saved, with EM if it is on and both were measured with EM."""
         for kind in ("em", "plain") if self.steps(target) else ("plain",):
             key = f"{target}/test/{kind}"
             if key in self.run.get("f1", {}) and key in self.saved_f1:
@@ -97,7 +97,7 @@ class Card:
         return None
 
     def loss(self, target: str) -> float:
-        """What fewer bits cost; 0 where that was not measured."""
+        """The F1 that fewer bits cost; 0 if that was not measured."""
         full, saved = self.precisions(target) or (0.0, 0.0)
         return full - saved
 
@@ -182,7 +182,7 @@ def precision_figures(card: Card, target: str) -> list[str]:
 
 
 def weaknesses(card: Card, recorded: Recorded) -> list[str]:
-    """What is known to be weak: what the figures say, then what they do not."""
+    """The known weaknesses: first those that the figures show, then others."""
     lines = []
     if over := [f"{find(t)} ({card.loss(t):.2f})" for t in card.targets if card.loss(t) > LOSS]:
         lines.append(f"{card.bits} bits cost more than {LOSS} F1 on {', '.join(over)}.")
@@ -339,7 +339,7 @@ def keep(run: Path, folder: Path = RESULTS) -> None:
 
 
 def write_all(results: Path, shipped: Path, docs: Path) -> None:
-    """Write all cards, and the blocks of the pages that are there."""
+    """Write all cards, and the generated blocks of the pages that exist."""
     recorded = Recorded(results)
     cards = read_cards(shipped, recorded)
     texts = {shipped / card.name / "README.md": tagger_card(card, recorded) for card in cards}

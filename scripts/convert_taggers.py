@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def convert_adapters(path: Path, output: Path, bits: int = 32) -> dict[str, LanguageAdapter]:
-    """Write language adapters in the present code; gives them by language."""
+    """Write language adapters in the present code, and return them by language."""
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
     save_tensors(output, _old_tensors(path), bits=bits, metadata=metadata)
@@ -68,7 +68,7 @@ def convert_adapters(path: Path, output: Path, bits: int = 32) -> dict[str, Lang
 def convert(folder: Path, output: Path, bits: int = 32, adapters: dict[str, LanguageAdapter] | None = None) -> None:
     """Write the tagger in ``folder`` to ``output`` in the present format.
 
-    ``adapters`` are those that it will be used with, if they are not in the folder.
+    ``adapters`` are the adapters that it will be used with, if they are not in the folder.
     """
     config: dict[str, Any] = read_json(folder / CONFIG)
     if config["format"] != 1:
@@ -103,7 +103,7 @@ def _known(em: dict[str, Any]) -> dict[str, Any]:
 
 
 def _old_tensors(path: Path) -> dict[str, Tensor | Coded]:
-    """The tensors of a file as they are stored; 8-bit numbers with a scale as the codes that they are."""
+    """The tensors of a file as they are stored. 8-bit numbers with a scale become `Coded`."""
     raw, _ = load_coded(path)
     tensors: dict[str, Tensor | Coded] = {}
     for name, value in raw.items():
@@ -116,7 +116,7 @@ def _old_tensors(path: Path) -> dict[str, Tensor | Coded]:
 
 
 def _renamed(name: str) -> str:
-    """``encoder.model.encoder.layer.3.attention.self.query.a`` to ``encoder.layers.3.query.a``."""
+    """Rename ``encoder.model.encoder.layer.3.attention.self.query.a`` to ``encoder.layers.3.query.a``."""
     if match := re.fullmatch(r"encoder\.model\.encoder\.layer\.(\d+)\.(.+)\.(\w+)", name):
         return f"encoder.layers.{match[1]}.{_OURS[match[2]]}.{match[3]}"
     if match := re.fullmatch(r"encoder\.model\.(embeddings\..+)\.(\w+)", name):

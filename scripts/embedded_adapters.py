@@ -2,10 +2,10 @@
 
     python scripts/embedded_adapters.py --data DIR --output DIR [--encoder embedded] [--variants mixed]
 
-DIR/text holds LANG.KIND.txt[.xz]. Steps: one masked-LM head on all source text; one adapter shared by all sources;
-then the adapters of the sources, all in one batch. `zero` skips the shared start, `mixed` trains them partly in
-mixture. Writes adapters-VARIANT.safetensors (8 bits a number) and adapters.json (masked accuracy and perplexity on
-held-out text).
+DIR/text holds LANG.KIND.txt[.xz]. The script trains one masked-LM head on all source text, then one adapter shared by
+all sources, then the adapters of the sources, all in one batch. The variant `zero` skips the shared start. `mixed`
+reads some blocks with a mixture of two adapters. The script writes adapters-VARIANT.safetensors (8 bits a number) and
+adapters.json (masked accuracy and perplexity on held-out text).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores,
 
 HELD_OUT = 40  # every 40th line is never trained on
 MEASURED = 200  # blocks that masked accuracy and perplexity are measured on
-TARGET_WORDS = 40_000  # of each of a target's files, which are only measured on
+TARGET_WORDS = 40_000  # of each of a target's files, which are only used to measure
 VARIANTS = ("zero", "shared", "mixed")
 HEAD_LR = 2e-3
 
@@ -121,7 +121,7 @@ class AdapterMaker:
         print(f"[{seconds:6.1f} s] {status.stage} {status.done}/{status.total} loss {figures}", flush=True)
 
     def train_shared(self) -> LanguageAdapter:
-        """One adapter on the text of all sources, as much of each."""
+        """Train one adapter on the text of all sources, with equal shares of each."""
         bank = self.bank([self.new]).requires_grad_(True)
         smallest = min(4 * len(block) for block in self.training)
         mixture = torch.cat([block[torch.arange(smallest) % len(block)] for block in self.training])

@@ -1,4 +1,4 @@
-"""Train the taggers that ship with the package, and the runs by which their settings were chosen, on a GPU machine.
+"""Train the taggers that ship with the package, and the runs that chose their settings, on a GPU machine.
 
     python scripts/embedded_taggers.py PLAN.json --data DIR --output DIR [--encoder embedded] [--jobs 4]
 
@@ -137,7 +137,7 @@ def shipped_name(encoder: str) -> str:
 
 
 def load_saved(folder: Path, adapters: Path, encoder: str) -> Tagger:
-    """A tagger saved in RUN/taggers, with the language adapters that it was trained with, which join it there."""
+    """Load a tagger of RUN/taggers. The language adapters that it was trained with are copied into that folder."""
     beside = folder.parent / "adapters.safetensors"
     if not beside.exists():
         with atomic_write(beside, "wb") as file:  # runs finish side by side

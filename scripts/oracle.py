@@ -1,12 +1,12 @@
-"""Record what `adapters` 1.3.0 computes, for the tests to compare with; run it with ``make oracle``.
+"""Record the outputs of `adapters` 1.3.0, with which the tests compare zgul. Run it with ``make oracle``.
 
-`adapters` needs an older transformers than zgul, so it lives in an environment of its own and the normal suite reads
-the recordings in ``tests/adapters/oracle``: for a small random BERT and XLM-R
+`adapters` needs an older transformers than zgul's tests, so it has an environment of its own. The tests read the
+recordings in ``tests/adapters/oracle``: for a small random BERT and XLM-R
 
     MODEL.safetensors       encoder, fusion layers, inputs; hidden states, masked-LM scores and fusion weights
     MODEL/ADAPTER/          the folders that `adapters` saved
 
-The way back is checked here: `adapters` loads every folder that zgul writes and computes the same with it.
+This script also checks the other direction: `adapters` loads every folder that zgul writes and computes the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODELS = {
     "bert": (adapters.BertAdapterModel, BertConfig(**SIZES)),
     "xlm-roberta": (adapters.XLMRobertaAdapterModel, XLMRobertaConfig(**SIZES, type_vocab_size=1)),
 }
-# The mixture that the wiki adapters of AdapterHub are, and two rarer forms in the last
+# The forms of AdapterHub's wiki adapters. The last one has two rarer options.
 LANGUAGES = {
     "en": adapters.SeqBnInvConfig(reduction_factor=2, non_linearity="relu"),
     "de": adapters.SeqBnInvConfig(reduction_factor=2, non_linearity="gelu_new"),
@@ -121,12 +121,12 @@ def new_model(name: str) -> tuple[Any, dict[str, Tensor]]:
 
 @torch.no_grad()
 def randomise(model: Any, parts: tuple[str, ...]) -> None:
-    """Weights that matter: no identity, no zeros, so that nothing can be left out unseen."""
+    """Set random weights without identities and zeros, so that every part changes the output."""
     for key, parameter in model.named_parameters():
         if any(part in key for part in parts):
             if parameter.dim() == 1 and key.endswith("weight"):  # a norm's
                 parameter.uniform_(0.5, 1.5)
-            else:  # fusion's scores are products of two: smaller, lest every softmax be one-hot
+            else:  # fusion's scores are products of two matrices: smaller, so that not every softmax is one-hot
                 parameter.normal_(std=0.1 if "fusion" in key else 0.25)
 
 
@@ -178,7 +178,7 @@ def fusion_weights(model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_way_back(name: str, recorded: dict[str, Tensor]) -> None:
-    """`adapters` computes the same with what zgul wrote, in both forms."""
+    """Check that `adapters` computes the same with the files that zgul writes, in both forms."""
     for language in (*LANGUAGES, "old"):
         for safe in (True, False):
             torch.manual_seed(list(MODELS).index(name))

@@ -41,7 +41,7 @@ DRY_TAGGERS = {"epochs": 1, "limit": 20, "batch_size": 8}
 
 
 def prune(data: Path, output: Path) -> str:
-    """The embedded encoder without the pieces that the data never uses. The tags are the same."""
+    """Save the embedded encoder without the pieces that the data never uses. The tags stay the same."""
     path = output / "encoder.q4.safetensors"
     if not path.is_file():
         words: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def prune(data: Path, output: Path) -> str:
 
 
 def dry_plan(output: Path) -> Path:
-    """The plan of the taggers, in which every tagger learns little."""
+    """Write the plan of the taggers, with very little training for each."""
     runs: list[dict[str, Any]] = json.loads(PLAN.read_text())
     for run in runs:
         run |= {"config": run["config"] | DRY_TAGGERS, "em": False, "strategies": ["plain"]}
@@ -87,7 +87,7 @@ def make_all(data: Path, output: Path, to: Path, encoder: str | None = None, job
         run_plan(dry_plan(output) if dry else PLAN, Places(data, output, output, encoder), 0 if dry else jobs)
     planned = [run["name"] for run in json.loads(PLAN.read_text())]
     if missing := sorted(set(planned) - set(ship.read_results(results))):
-        sys.exit(f"{', '.join(missing)}: not done; see the errors in {results}, remove it and start again")
+        sys.exit(f"{', '.join(missing)}: not done. See the errors in {results}, remove this file and start again.")
     ship.ship_run(output, to, output / ADAPTERS)
     write_provenance(output, "python scripts/recipe.py --data DIR --output RUN" + " --dry" * dry)
     if not dry:

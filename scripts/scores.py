@@ -1,4 +1,4 @@
-"""F1 of the shipped taggers on the paper's 15 test files, beside the paper's ZGUL: ``make scores``.
+"""Score the shipped taggers on the paper's 15 test files, beside the paper's ZGUL: ``make scores``.
 
     python scripts/scores.py [--data ../shared/data] [--languages fo gsw] [--output docs/results/embedded]
 
@@ -49,7 +49,7 @@ def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
 
 
 def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """Rows of the table: the languages of each group, and its average once all are there."""
+    """Rows of the table: the languages of each group, and its average if all of them were scored."""
     rows = []
     for group in GROUPS.values():
         scored = [target for target in group.targets if target in results]
@@ -78,7 +78,7 @@ def commit() -> str:
 
 
 def check(data: Path, languages: Sequence[str]) -> None:
-    """Report what is missing at once, and not after minutes."""
+    """Report missing files and taggers before the first minutes of work."""
     if not data.is_dir():
         raise ZgulError(
             f"{data}: no such folder. make scores needs the paper's test files as DIR/pos/fo/test.tsv.xz and so on: "

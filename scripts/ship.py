@@ -2,8 +2,8 @@
 
     python scripts/ship.py RUN --adapters FILE
 
-RUN holds what embedded_taggers.py wrote: results.jsonl and taggers/. EM that did not help on the source dev set it was
-chosen on is switched off for that target. Files over 16 MB are refused, and more than 64 MB in all.
+RUN holds the files of embedded_taggers.py: results.jsonl and taggers/. If EM did not help on the source dev set that
+chose its settings, it is switched off for that target. A file must not exceed 16 MB, and all files together 64 MB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST, MOST_IN_ALL = 16_000_000, 64_000_000  # bytes
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """The runs of a results file by name; of runs of one name the last that succeeded."""
+    """The runs of a results file by name. Of several runs of one name, the last that succeeded counts."""
     lines = path.read_text().splitlines() if path.is_file() else []
     return {run["name"]: run for run in map(json.loads, lines) if "error" not in run}
 

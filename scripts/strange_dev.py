@@ -1,4 +1,4 @@
-"""Choose between trained taggers by the sources' dev sets, as they are and made strange: without any target data.
+"""Choose between trained taggers without target data, on the sources' dev sets, unchanged and made strange.
 
     python scripts/strange_dev.py indo-aryan RUN/taggers/a RUN/taggers/b [--data ../shared/data] [--output FILE.json]
 
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--adapters", type=Path, default=SHIPPED / "adapters.safetensors")
     parser.add_argument("--encoder", default="embedded")
     parser.add_argument("--sentences", type=int, default=400, help="of each dev set")
-    parser.add_argument("--decode", help="words or sequence, for all alike [each tagger's own]")
+    parser.add_argument("--decode", help="words or sequence, for all taggers [each tagger's own]")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args(arguments)
     f1 = {}

@@ -1,7 +1,7 @@
-"""Stand-ins for a related language that the encoder has never read, made from sentences of a source.
+"""Imitate a related language that the encoder has never read, by changing sentences of a source.
 
-``noised`` has an edit in every second word, ``shifted`` regularly replaces a fifth of the letters. No target data is
-needed for either.
+``noised`` edits about every second word. ``shifted`` replaces a fifth of the letters, each always by the same letter.
+Neither needs target data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zgul.training.noise import CharacterNoise, letter_counts
 
 
 def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
-    """The same sentences in a made-up sister language: a share of the letters regularly becomes another one."""
+    """The same sentences in a made-up sister language: some letters are always replaced by others."""
     rng = np.random.default_rng(seed)
     counts = letter_counts(sentences)
     letters = [letter for letter, _ in counts.most_common(40) if letter.isalpha()]
@@ -31,7 +31,7 @@ def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) ->
 
 
 def noised(sentences: Sequence[Sentence], seed: int = 1) -> list[Sentence]:
-    """The same sentences with one edit in every second word."""
+    """The same sentences with one edit in about every second word."""
     noise = CharacterNoise(letter_counts(sentences), NoiseConfig(sentences=1.0, words=0.5))
     words = noise.apply([s.words for s in sentences], np.random.default_rng(seed))
     return [replace(sentence, words=list(own)) for sentence, own in zip(sentences, words, strict=True)]

@@ -98,6 +98,16 @@ def test_plain_code_never_imports_the_fast_engine() -> None:
             assert not [m for node in ast.walk(tree(file)) for m in imports(node) if m.startswith("zgul.fast")], file
 
 
+def test_the_fast_engine_has_few_entries() -> None:
+    entries = {"zgul.fast.engine": {"engine", "Engine"}, "zgul.fast.graphs": {"GraphedStep"}}
+    entries["zgul.fast.adaptive"] = {"AdaptiveEM"}
+    for file in FILES:
+        if part_of(file) != "fast":
+            for node in ast.walk(tree(file)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("zgul.fast"):
+                    assert {alias.name for alias in node.names} <= entries[str(node.module)], file
+
+
 def test_the_files_of_the_formulas_are_short_and_know_no_device() -> None:
     for file in (ROOT / "ensemble").glob("*.py"):
         text = file.read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def test_work_that_does_not_fit_is_done_with_half_the_size(error: Exception) -> 
     with pytest.warns(ZgulWarning) as said:
         assert halving(work, 11, "sentences", "give up") == ("done", 2)
     assert tried == [11, 5, 2]
-    expected = [f"out of memory: going on with {size} sentences at a time" for size in (5, 2)]
+    expected = [f"out of memory: continuing with {size} sentences at a time" for size in (5, 2)]
     assert [str(warning.message) for warning in said] == expected
 
 

@@ -15,13 +15,14 @@ from zgul.cli import COMMANDS
 from zgul.training.config import TrainingConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, *sorted((ROOT / "docs" / "results").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
-FOLDERS = ("src/", "tests/", "scripts/", "benchmarks/", "docs/", ".ci/")
+FOLDERS = ("src/", "tests/", "scripts/", "benchmarks/", "reliability/", "requirements/", "docs/", ".ci/")
 ON_ALL = {"--help", "-h"}
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -100,9 +101,13 @@ def test_commands_have_the_options_that_are_shown(page: Path) -> None:
 
 @each_page
 def test_options_named_alone_exist(page: Path) -> None:
-    """Options of scripts count if a script or a benchmark has them."""
-    scripts = [*(ROOT / "scripts").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
-    known = all_options() | {flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+    """Options of scripts count if a script, a benchmark or a proof has them; those of pip, if make gives them."""
+    scripts = [path for name in ("scripts", "benchmarks", "reliability") for path in (ROOT / name).glob("*.py")]
+    known = (
+        all_options()
+        | set(OPTION.findall((ROOT / "Makefile").read_text("utf-8")))
+        | {flag for path in scripts for flag in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+    )
     named = {flag for span in spans(page) if span.startswith("--") for flag in OPTION.findall(span)}
     assert not named - known
 

@@ -37,11 +37,11 @@ def age(path: Path, seconds: float) -> None:
 def test_the_next_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     path = tmp_path / "out[1].txt"
     left = killed_write(path)
-    age(left, STALE + 60)
+    age(left, STALE + 1)
     others = [tmp_path / ".out[1].txt.settings", tmp_path / ".out1.txt.0123abcd.tmp"]
     for other in others:
         other.write_text("not ours")
-        age(other, 10 * STALE)
+        age(other, 10_000)
     with atomic_write(path) as file:
         file.write("whole")
     assert sorted(tmp_path.iterdir()) == sorted([path, *others])
@@ -52,15 +52,20 @@ def test_a_write_that_goes_on_elsewhere_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     with atomic_write(path) as first:
         first.write("first")
+        age(next(tmp_path.iterdir()), 10_000)  # a pause of hours
         with atomic_write(path) as second:
             second.write("second")
         assert path.read_text() == "second"
     assert path.read_text() == "first"
-    recent = killed_write(path)
-    age(recent, STALE - 60)
-    with atomic_write(path) as file:
-        file.write("third")
-    assert recent.exists()
+    command = [sys.executable, "-c", KILLED.replace("SIGKILL", "SIGSTOP"), str(path)]
+    with subprocess.Popen(command) as stopped:
+        assert os.WIFSTOPPED(os.waitpid(stopped.pid, os.WUNTRACED)[1])
+        (held,) = set(tmp_path.iterdir()) - {path}
+        age(held, 10_000)
+        with atomic_write(path) as file:
+            file.write("third")
+        assert held.exists()
+        stopped.kill()
 
 
 @pytest.mark.parametrize(("mode", "content"), [("w", "ø\n"), ("wb", "ø\n".encode())])

@@ -1,5 +1,7 @@
 """Options are declared once: conversion, limits, groups, YAML."""
 
+import gzip
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,13 +66,32 @@ def test_yaml_is_read_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["- a\n", "1: 2\n", "a: [\n", "a: !!int abc\n", "seed: 2001-99-99\n", "a: &x [1]\nb: *x\n", "[" * 5000, "\x00"],
+    ["a: !!int ''\n", "a: !!bool x\n", "a: !!float ''\n", "a: !!timestamp x\n", 'a: "\\UFFFFFFFF"\n', 'a: "\\ud800"\n']
+    + [f"a: 0x{'f' * 5000}\n", "a: 1" + ":1" * 5000, f"a: [{'1, ' * 300_000}]", "a: [1\n  b: 2\n"]
+    + ["- a\n", "1: 2\n", "a: [\n", "a: !!int abc\n", "seed: 2001-99-99\n", "a: &x [1]\nb: *x\n", "[" * 5000, "\x00"],
 )
 def test_damaged_yaml_is_an_error_of_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(text)
+    with pytest.raises(ZgulError, match=r"run\.yaml") as caught:
+        read_yaml(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_packed_yaml_is_not_unpacked_without_limit(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml.gz"
+    path.write_bytes(gzip.compress(b"a: " + b"x" * 50_000_000))
+    with pytest.raises(ZgulError, match="larger than 30,000 bytes"):
+        read_yaml(path)
+    path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ZgulError, match=r"run\.yaml"):
         read_yaml(path)
+
+
+def test_whole_numbers_of_any_size_are_compared() -> None:
+    with pytest.raises(ZgulError, match="edits must be at least 1"):
+        Outer.from_dict({"inner": {"edits": -(10**400)}})
+    assert Inner(edits=10**400).edits == 10**400
 
 
 def test_nested_aliases_are_refused_at_once(tmp_path: Path) -> None:
@@ -79,3 +100,34 @@ def test_nested_aliases_are_refused_at_once(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     with pytest.raises(ZgulError, match="aliases"):
         read_yaml(path)
+
+
+def test_strange_letters_are_saved_and_read_back(tmp_path: Path) -> None:
+    made = Outer.from_dict({"names": ["a\x85b", "føroyskt", "\u2028", "\U000d5789"]})
+    made.save(tmp_path / "a.yaml")
+    assert Outer.from_dict(read_yaml(tmp_path / "a.yaml")) == made
+
+
+@dataclass(frozen=True)
+class Listed(Options):
+    rates: tuple[float, ...] = option((0.5,), "Some rates.", least=0)
+
+
+def test_a_list_of_numbers_is_checked_one_by_one() -> None:
+    with pytest.raises(ZgulError, match="rates must be at least 0, not nan"):
+        Listed.from_dict({"rates": [1.0, float("nan")]})
+
+
+def test_a_whole_number_of_400_digits_is_a_number() -> None:
+    assert Inner.from_dict({"edits": 10**400}).edits == 10**400
+    with pytest.raises(ZgulError, match="edits must be at least 1"):
+        Inner.from_dict({"edits": -(10**400)})
+
+
+@pytest.mark.parametrize("value", ["!!timestamp x", "!!bool x", "!!omap [a]", "[" * 3000])
+def test_yaml_that_only_looks_like_yaml(value: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"lr: {value}\n")
+    began = time.process_time()
+    with pytest.raises(ZgulError, match="is not valid YAML"):
+        read_yaml(tmp_path / "a.yaml")
+    assert time.process_time() - began < 1

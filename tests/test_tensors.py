@@ -1,5 +1,7 @@
 """Tensors on disk: full, 16-bit and coded; whatever is broken is refused with its name."""
 
+import json
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -195,6 +197,35 @@ def test_coded_tensors_that_are_damaged(
         ZgulError, match=r"is damaged: its coded tensors cannot be read|w holds numbers that are not fin"
     ):
         load_tensors(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"w": ("F32", [1] * 100_000, 4)},
+        {"w": ("F32", [0, 2**62, 2**62], 0)},
+        {"w": ("F32", [0, 2**64 - 1], 0)},
+        {str(n): ("F32", [0], 0) for n in range(25_000)},
+        {"w": ("F6_E2M3", [8], 6)},
+        {"w": ("C64", [1], 8)},
+        {"w": ("F8_E8M0", [4], 4)},
+    ],
+    ids=["dimensions", "no numbers", "a size", "tensors", "6 bits", "complex", "8 bits"],
+)
+def test_headers_that_make_no_sense_are_refused_at_once(
+    tmp_path: Path, header: dict[str, tuple[str, list[int], int]]
+) -> None:
+    entries = {
+        name: {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}
+        for name, (dtype, shape, size) in header.items()
+    }
+    text = json.dumps(entries).encode()
+    size = max(size for _, _, size in header.values())
+    (tmp_path / "t").write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
+    started = time.process_time()
+    with pytest.raises(ZgulError, match=r"not a complete safetensors file|which zgul does not read"):
+        load_tensors(tmp_path / "t")
+    assert time.process_time() - started < 1.5
 
 
 def test_a_small_file_takes_little_memory_whatever_it_announces(tmp_path: Path) -> None:

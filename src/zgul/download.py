@@ -1,4 +1,4 @@
-"""Download a file over HTTPS so that it is complete and correct, or not there at all.
+"""Download files over HTTPS. A file appears only when it is complete and correct.
 
 The data go to ``NAME.part`` until they are complete and their checksum is right. An interrupted download continues,
 also in a later run, if the server supports that (``Range`` with ``If-Range``).
@@ -31,11 +31,11 @@ _ALGORITHMS = {40: "sha1", 64: "sha256"}  # by the length of the checksum
 
 @dataclass(frozen=True)
 class DownloadOptions(Options):
-    """How patient and how strict downloads are."""
+    """Settings of downloads: time limits, attempts, size and encryption."""
 
-    timeout: float = option(30.0, "Seconds without data until a connection is given up.", least=0.1)
-    attempts: int = option(5, "Attempts in a row that may bring nothing new.", least=1)
-    backoff: float = option(1.0, "Seconds before the second attempt. They double before each further one.", least=0)
+    timeout: float = option(30.0, "Give up a connection after this many seconds without data.", least=0.1)
+    attempts: int = option(5, "Give up after this many attempts in a row without new data.", least=1)
+    backoff: float = option(1.0, "Seconds before the second attempt. Each further pause is twice as long.", least=0)
     max_size: int = option(0, "Largest file to accept, in MB [default: 200; 300 for WikiAnn].", least=0)
     allow_http: bool = option(False, f"Accept addresses without encryption, as {ALLOW_HTTP}=1 does.")
 
@@ -48,7 +48,7 @@ class NotFoundError(ZgulError):
 
 
 class ChecksumError(ZgulError):
-    """The file arrived, but it is not the one that was asked for."""
+    """The file arrived, but it is not the requested one."""
 
 
 class _Interrupted(Exception):
@@ -102,7 +102,7 @@ def _check_url(url: str, options: DownloadOptions) -> None:
 
 @dataclass
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, but only to addresses that could have been asked for directly."""
+    """Follows redirects, but only to addresses that zgul would also accept from the user."""
 
     options: DownloadOptions
 
@@ -172,7 +172,7 @@ class _Transfer:
         kind, coding = headers.get_content_type(), headers.get("Content-Encoding", "identity")
         if kind in ("text/html", "application/xhtml+xml") or coding != "identity":
             sent = f"a web page or a packed file instead ({kind}, {coding})"
-            raise ZgulError(f"{self.url}: the server sent {sent}. Does a proxy want a login?")
+            raise ZgulError(f"{self.url}: the server sent {sent}. Check whether a proxy asks for a login.")
         continued = received > 0 and response.status == 206
         if not continued:
             received = 0

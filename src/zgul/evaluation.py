@@ -21,7 +21,7 @@ from rich.table import Table
 from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
 
-EXACT_BELOW = 25  # discordant words; from here on McNemar's chi-square approximation is good
+EXACT_BELOW = 25  # discordant words; for more, McNemar's chi-square approximation is good
 Tags = Sequence[Sequence[str]]  # of each sentence
 Chunk = tuple[str, int, int]  # type, first position, position after the last
 
@@ -121,7 +121,7 @@ def _chunks(sentences: Tags) -> list[set[Chunk]]:
     for tags in sentences:
         chunks: set[Chunk] = set()
         for tag in (*tags, "O"):
-            if tag != before or tag[0] in "BES":  # else the chunk goes on
+            if tag != before or tag[0] in "BES":  # else the chunk continues
                 stopped, starts = _border(before, tag)
                 if stopped:
                     chunks.add((stopped, begin, position))

@@ -1,4 +1,4 @@
-"""Files: where the cache and the shipped weights are, atomic writes, compressed streams, and JSON from anybody."""
+"""Files: where the cache and the shipped weights are, atomic writes, compressed streams, and JSON from others."""
 
 import bz2
 import contextlib
@@ -13,16 +13,18 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from zgul.errors import ZgulError
 
+if sys.platform != "win32":
+    import fcntl
+
 MAX_JSON = 1_000_000  # bytes; Python's objects take up to thirty times as much memory
 MAX_DEPTH = 50  # of JSON
-MAX_DIGITS = 30  # of a whole number
-STALE = 3600  # seconds after which the temporary file of a killed process is removed
+MAX_DIGITS = 40  # of a whole number; transformers writes one of 31
+STALE = 3  # seconds, in which a process that writes a temporary file has locked it
 
 
 def cache_dir() -> Path:
@@ -38,23 +40,31 @@ def shipped_folder() -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write beside ``path`` and move the file into place at the end, so that nobody ever sees half a file."""
+    """Write to a temporary file and rename it to ``path`` at the end, so that no half-written file is ever visible."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
-        with contextlib.suppress(OSError):  # of a process that was killed; another one may have removed it
+        with contextlib.suppress(OSError), left.open("rb") as file:  # another process may have removed it
             if left.stat().st_mtime < time.time() - STALE:
+                _lock(file)  # fails as long as its writer lives
                 left.unlink()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with temporary.open(mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+            with contextlib.suppress(OSError):  # some network disks have no locks
+                _lock(file)
             yield file
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _lock(file: IO[Any]) -> None:
+    if sys.platform != "win32":  # where nobody can remove an open file
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager
@@ -141,7 +151,7 @@ def _zstandard(path: Path) -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise ZgulError(f"{path}: .zst needs one more package: pip install 'zgul[zstd]'") from error
+        raise ZgulError(f"{path}: .zst files need another package: pip install 'zgul[zstd]'") from error
     return zstandard
 
 
@@ -155,10 +165,10 @@ def read_json(path: Path) -> dict[str, Any]:
             content = file.read(MAX_JSON + 1)
         if len(content) > MAX_JSON:
             raise ZgulError(f"{path} is larger than {MAX_JSON:,} bytes, the limit for this kind of file.")
-        # a long number becomes a `Decimal`, so that `_check` can name its field; `int` refuses 4,300 digits
-        parse_int = lambda digits: int(digits) if len(digits) <= MAX_DIGITS else Decimal(digits)  # noqa: E731
+        # a long number is cut, but stays too long, so that `check_plain` can name its field; `int` takes 4,300 digits
+        parse_int = lambda digits: int(digits[: MAX_DIGITS + 2])  # noqa: E731
         value = json.loads(content.decode("utf-8-sig"), parse_int=parse_int)
-        _check_json(value, (), path)
+        check_plain(value, (), path)
     except OSError as error:  # no such file, a folder of that name, no permission
         raise ZgulError(f"{path} cannot be read ({error.strerror or error}).") from error
     except RecursionError:
@@ -176,13 +186,16 @@ def write_json(path: Path, value: object) -> None:
         file.write("\n")
 
 
-def _check_json(value: object, field: tuple[object, ...], path: Path) -> None:
-    """Refuse long numbers and deep nesting. ``field`` leads to the value: ``("files", "nd")``."""
+def check_plain(value: object, field: tuple[object, ...], path: Path) -> None:
+    """Refuse long numbers, deep nesting and halves of characters. ``field`` leads to the value: ``("files", "nd")``."""
     if len(field) > MAX_DEPTH:
         raise RecursionError
-    if isinstance(value, Decimal):
+    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
         name = ".".join(map(str, field)) or "the number"
-        raise ZgulError(f"{path}: {name} has {len(str(value)):,} digits, but at most {MAX_DIGITS} are allowed.")
+        raise ZgulError(f"{path}: {name} has more than the {MAX_DIGITS} digits that are allowed.")
+    if isinstance(value, str):
+        value.encode()
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _check_json(item, (*field, key), path)
+            check_plain(key, (), path)
+            check_plain(item, (*field, key), path)

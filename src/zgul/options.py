@@ -22,15 +22,16 @@ from typing import Any, Self
 import yaml
 
 from zgul.errors import ZgulError
-from zgul.files import create_binary, open_binary
+from zgul.files import MAX_DEPTH, check_plain, create_binary, open_binary
 
+MAX_YAML = 30_000  # bytes; PyYAML takes a second for as many
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
 _LIMITS = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le), "below": ("below", lt)}
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What `option` says about a field, beside its name and default."""
+    """What `option` declares about a field, besides its name and default."""
 
     help: str
     choices: tuple[str, ...]
@@ -39,13 +40,17 @@ class Declared:
     limits: dict[str, float]  # by their names in _LIMITS
 
     def check(self, name: str, value: Any) -> None:
-        """Raise if the value is not allowed."""
+        """Raise if the value, or one of several, is not allowed."""
+        if isinstance(value, tuple):
+            for one in value:
+                self.check(name, one)
+            return
         if self.choices and value not in self.choices:
             raise ZgulError(f"{name} is one of {', '.join(self.choices)}, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
         limits = [(*_LIMITS[key], limit) for key, limit in self.limits.items()]
-        if not math.isfinite(value) or not all(fits(value, limit) for _, fits, limit in limits):
+        if not abs(value) < math.inf or not all(fits(value, limit) for _, fits, limit in limits):
             allowed = " and ".join(f"{words} {limit}" for words, _, limit in limits) or "finite"
             raise ZgulError(f"{name} must be {allowed}, not {value}")
 
@@ -98,28 +103,36 @@ class Options:
         return dict(json.loads(json.dumps(asdict(self))))  # tuples become lists
 
     def save(self, path: Path) -> None:
+        values = self.to_dict()
+        plain = json.dumps(values, ensure_ascii=False).isprintable()  # PyYAML writes U+0085 so that it reads a space
         with create_binary(path) as file:
-            yaml.safe_dump(self.to_dict(), file, sort_keys=False, allow_unicode=True, encoding="utf-8")
+            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=plain, encoding="utf-8")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that maps option names to values."""
     try:
         with open_binary(path) as file:
-            values = yaml.load(file, Loader=_PlainLoader)
-    except RecursionError:
-        raise ZgulError(f"{path} is not valid YAML: it is nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ZgulError(f"{path} is not valid YAML: {error}") from error
+            content = file.read(MAX_YAML + 1)
+        if len(content) > MAX_YAML:
+            raise ZgulError(f"{path} is larger than {MAX_YAML:,} bytes, the limit for options.")
+        values = yaml.load(content, Loader=_PlainLoader)
+        check_plain(values, (), path)
+    except ZgulError:
+        raise
+    except Exception as error:  # PyYAML raises errors of all kinds for values that do not fit their tag
+        raise ZgulError(f"{path} is not valid YAML: {' '.join(str(error).split()) or 'nested too deeply'}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ZgulError(f"{path} must map option names to values, one 'name: value' a line")
     return values
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A YAML loader without aliases: nested aliases turn a small file into gigabytes."""
+    """A YAML loader without aliases and deep brackets: in a small file they take gigabytes and seconds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.flow_level > MAX_DEPTH:
+            raise RecursionError
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not supported")
         return super().compose_node(parent, index)
@@ -131,7 +144,7 @@ def _defaults(cls: type[Options]) -> dict[str, Any]:
 
 
 def _convert(default: Any, value: Any, name: str) -> Any:
-    """The value in the type of the option's default. YAML reads 1e-4 as text, and lists may be written with commas."""
+    """Convert a value to the type of the default. YAML reads 1e-4 as text, and lists may be written with commas."""
     kind = type(default)
     if isinstance(default, Options):
         if isinstance(value, Mapping):

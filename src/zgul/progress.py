@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Status:
-    """How far one stage of some work is."""
+    """The progress of one stage of some work."""
 
     stage: str
     done: int
@@ -18,11 +18,11 @@ Report = Callable[[Status], None]
 
 
 def silent(status: Status) -> None:
-    """A report that nobody sees."""
+    """A report that does nothing."""
 
 
 def within(report: Report, work: str) -> Report:
-    """Report the stages of some work inside other work under its name."""
+    """A report that puts the name of some work in front of its stages."""
     return lambda status: report(replace(status, stage=f"{work}: {status.stage}"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import pickletools
 import random
 import subprocess
 import sys
@@ -88,6 +89,16 @@ def many_opcodes(folder: Path) -> Path:
     return folder
 
 
+def allocating_names(folder: Path) -> Path:
+    """An old file whose last pickle, the names of the storages, is a call."""
+    path = with_pickle(folder, {UP: torch.zeros(1)}, legacy=True) / "pytorch_adapter.bin"
+    with path.open("rb+") as file:
+        for _ in range(4):
+            list(pickletools.genops(file))
+        file.write(pickle.dumps(Call(bytearray, 10**10), 2))
+    return folder
+
+
 EIGHT_BILLION = b"\x8a\x05" + (8_493_465_600).to_bytes(5, "little")  # LONG1
 COSTLY = {
     "an expanded tensor": (lambda f: with_tensor(f, torch.zeros(1).expand(2000, 2000, 2000)), "larger than the file"),
@@ -100,6 +111,7 @@ COSTLY = {
     "a packed tensor": (compressed, "unpacks to more than its own size"),
     "a call that allocates": (lambda f: with_pickle(f, {UP: Call(bytearray, 10**10)}), "more than plain tensors"),
     "a call of torch": (lambda f: with_pickle(f, {UP: Call(torch.Tensor, 10**5, 10**5)}), "more than plain tensors"),
+    "names that allocate, old": (allocating_names, "more than plain tensors"),
     "a long pickle": (many_opcodes, "too complex"),
     "a wide encoder": (lambda f: with_config(f, hidden_size=1_000_000), r"asks for \[1000000, 500000\]"),
     "a wide bottleneck": (lambda f: with_config(f, reduction_factor=1e-6), r"asks for \[8, 8000000\]"),
@@ -158,13 +170,13 @@ DAMAGED_TENSORS = {
         "more than plain tensors.*_rebuild_qtensor",
     ),
     "a device of nowhere": (lambda f: with_tensor(f, torch.zeros(8, 4, device="meta")), "more than plain tensors"),
-    "integer keys": (lambda f: with_pickle(f, {1: torch.zeros(1)}), r"1 \(torch.float32\) is no part of an adapter"),
+    "integer keys": (lambda f: with_pickle(f, {1: torch.zeros(1)}), "not a dictionary of named tensors"),
     "whole numbers": (lambda f: with_tensor(f, torch.zeros(8, 4, dtype=torch.int64)), rf"'{UP}' \(torch.int64\) is no"),
     "complex": (lambda f: with_tensor(f, torch.zeros(8, 4, dtype=torch.complex64)), r"complex64\) is no part"),
     "a negative size": (lambda f: with_size(f, b"J\xff\xff\xff\xff"), "declares a size of -1 "),
     "a negative size, new": (lambda f: with_size(f, b"J\xff\xff\xff\xff", legacy=False), "declares a size of -1 "),
     "a size too large for the storage": (lambda f: with_size(f, b"K\x4e", legacy=False), "damaged"),
-    "nested": (lambda f: with_pickle(f, {"a": {"b": torch.zeros(1)}}), "not a dictionary of tensors"),
+    "nested": (lambda f: with_pickle(f, {"a": {"b": torch.zeros(1)}}), "not a dictionary of named tensors"),
     "no tensors": (lambda f: with_pickle(f, {}), "weights are for: none"),
     "no numbers": (lambda f: with_tensor(f, torch.zeros(8, 0)), r"has the shape \[8, 0\]"),
 }
@@ -196,7 +208,10 @@ def test_a_pickle_with_a_new_protocol_is_refused(tmp_path: Path) -> None:
 DAMAGED_CONFIGS = {
     "deep nesting": ({"text": "[" * 100_000}, "nested too deeply"),
     "nesting that Python takes": ({"text": '{"a":' * 60 + "1" + "}" * 60}, "nested too deeply"),
-    "a long number": ({"text": '{"config": {"x": [1, ' + "9" * 5000 + "]}}"}, r"config\.x\.1 has 5,000 digits"),
+    "a long number": (
+        {"text": '{"config": {"x": [1, ' + "9" * 5000 + "]}}"},
+        r"config\.x\.1 has more than",
+    ),
     "a negative width": ({"hidden_size": -8}, "hidden_size must be a whole number from 1 .*, not -8"),
     "a width in words": ({"hidden_size": "eight"}, "hidden_size must be a whole number"),
     "a width that is true": ({"hidden_size": True}, "hidden_size must be a whole number"),

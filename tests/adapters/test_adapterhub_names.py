@@ -251,7 +251,7 @@ def test_an_author_other_than_the_default_one(hub: Hub, files: dict[str, bytes])
 @pytest.mark.parametrize(
     ("name", "encoder", "message"),
     [
-        ("en/wiki@ukp", None, "Say which, for example encoder='bert-base-multilingual-cased'"),
+        ("en/wiki@ukp", None, "Name the encoder, for example encoder='bert-base-multilingual-cased'"),
         ("fo/wiki@ukp", MBERT, "no fo/wiki for bert-base-multilingual-cased. wiki exists for: de, en"),
         ("en/news@ukp", MBERT, "no en/news for bert-base-multilingual-cased.$"),
         ("en/wiki@me", MBERT, "en/wiki is by other, ukp, not by me"),
@@ -406,6 +406,36 @@ def test_an_archive_that_lies_about_its_size(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match=r"not a zip file that can be read"):
         fetch_adapter(f"@ukp/{Path(RELU).stem}")
     assert not list((tmp_path / "cache").rglob("*.bin"))
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_whose_contents_are_damaged(hub: Hub, tmp_path: Path, packing: int) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", packing) as archive:
+        archive.writestr("pytorch_adapter.bin", bytes(range(256)) * 100)
+    content = bytearray(buffer.getvalue())
+    start = 30 + len("pytorch_adapter.bin")
+    content[start : start + 40] = b"\xff" * 40
+    hub.add_entry(RELU, bytes(content), sha1=sha("sha1", bytes(content)))
+    with pytest.raises(ZgulError, match=r"not a zip file that can be read"):
+        fetch_adapter(f"@ukp/{Path(RELU).stem}")
+    assert not list((tmp_path / "cache").rglob("*.bin"))
+
+
+def test_members_of_an_archive_stay_in_the_cache(hub: Hub, files: dict[str, bytes], tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"../../../{name}", content)
+        link = zipfile.ZipInfo("/pytorch_adapter.bin/../x")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    hub.add_entry(RELU, buffer.getvalue(), sha1=sha("sha1", buffer.getvalue()))
+    before = set(tmp_path.rglob("*"))
+    folder = fetch_adapter(f"@ukp/{Path(RELU).stem}")
+    assert {path.name for path in folder.iterdir()} == set(files) - {"README.md"}
+    assert not any(path.is_symlink() for path in folder.iterdir())
+    assert {path for path in tmp_path.rglob("*") if tmp_path / "cache" not in (path, *path.parents)} == before
 
 
 def test_a_repository_with_a_file_that_is_too_large(

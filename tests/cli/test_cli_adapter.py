@@ -60,7 +60,7 @@ def test_the_head_is_trained_once_and_reused(place, tmp_path):
     train(place, "--output", tmp_path / "b", "--head", tmp_path / "a" / "head.safetensors")
     assert not (tmp_path / "b" / "head.safetensors").exists()
     assert (tmp_path / "a" / "head.safetensors").read_bytes() == head
-    with pytest.raises(ZgulError, match=r"exists already\. Choose another --output, or --overwrite it"):
+    with pytest.raises(ZgulError, match=r"exists already\. Choose another --output, or replace it with --overwrite"):
         train(place, "--output", tmp_path / "a")
     train(place, "--output", tmp_path / "a", "--overwrite", steps=2)
     assert load_adapters(tmp_path / "a" / "is.safetensors")[0].invertible is None

@@ -175,7 +175,7 @@ def test_an_empty_file_is_refused(place, tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(ZgulError, match="holds no sentences"):
+        with pytest.raises(ZgulError, match="contains no sentences"):
             evaluate("--model", place / "zgul", "--lang", "fo", "--data", tmp_path / "empty.tsv")
 
 

@@ -100,7 +100,7 @@ def test_a_folder_holds_results_of_one_protocol_and_of_the_same_data(folder, tmp
     shutil.copytree(folder / "data", tmp_path / "data")
     shutil.copy(folder / "data" / "pos" / "fo" / "dev.tsv", tmp_path / "data" / "pos" / "fo" / "test.tsv")
     refused = run(folder, *options, "--data", str(tmp_path / "data"), output=tmp_path / "out")
-    assert "pos/fo/test is another" in str(refused.exception)
+    assert "pos/fo/test has changed" in str(refused.exception)
     assert Store(tmp_path / "out").runs() == before
 
 
@@ -132,10 +132,10 @@ def test_a_failed_run_ends_in_an_error(folder, tmp_path, monkeypatch):
     ("options", "message"),
     [
         (["--seeds", "one"], "seeds must be a whole number, not 'one'"),
-        (["--only", "zguul"], "no run has it"),
+        (["--only", "zguul"], "no run fits"),
         (["--adapters", "nowhere"], "No language adapters at"),
         (["--data", "nowhere"], "no such folder"),
-        (["--output", __file__, "--dry-run"], "is a file. --output is a folder"),
+        (["--output", __file__, "--dry-run"], "is a file. Give a folder with --output"),
     ],
 )
 def test_mistakes_are_explained(folder, options, message):

@@ -223,7 +223,7 @@ def test_the_language_is_guessed_and_how_sure_it_is_said(monkeypatch: pytest.Mon
 def test_an_unsure_guess_is_a_warning() -> None:
     with pytest.warns(ZgulWarning, match="name the language with --lang"):
         run("--lang", "auto", "--task", "pos", "sasike")
-    with pytest.warns(ZgulWarning, match="but 2 letters are little to go by"):
+    with pytest.warns(ZgulWarning, match="but 2 letters are too few to be certain"):
         run("--lang", "auto", "--task", "pos", "ok")
 
 
@@ -274,14 +274,32 @@ def test_the_input_is_not_written_over(folder: Path, name: str) -> None:
     (folder / "same").write_text(TEXT)
     (folder / "link").symlink_to("same")
     for resume in ([], ["--resume"], ["--force"]):
-        with pytest.raises(ZgulError, match="is the input, and writing would destroy it"):
+        with pytest.raises(ZgulError, match="would destroy the input"):
             run("--lang", "fo", "same", "--output", name, *resume)
     with Path("same").open() as stdin:
         done = subprocess.run(
             [*COMMAND, "--lang", "fo", "--output", name], stdin=stdin, capture_output=True, text=True, check=False
         )
-    assert (done.returncode, done.stderr.count("is the input")) == (2, 1)
+    assert (done.returncode, done.stderr.count("destroy the input")) == (2, 1)
     assert (folder / "same").read_text() == TEXT
+
+
+def test_nor_is_an_input_that_is_named_like_an_unfinished_output(folder: Path) -> None:
+    (folder / "book.part").write_text(TEXT)
+    with pytest.raises(ZgulError, match="would destroy the input"):
+        run("--lang", "fo", "book.part", "--output", "book", "--force")
+    assert (folder / "book.part").read_text() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("language", "content"),
+    [("fo", b"\n" * 200_000), ("fo", b" " * 40_000_000), ("auto", b"sasike\n" + b"\n" * 200_000)],
+    ids=["lines", "blanks", "lines after a word"],
+)
+def test_a_small_file_of_blanks_is_not_unpacked_into_memory(folder: Path, language: str, content: bytes) -> None:
+    (folder / "bomb.txt.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(ZgulError, match=r"begins with too many blanks"):
+        run("--lang", language, "bomb.txt.gz")
 
 
 @pytest.mark.parametrize("packing", ["gz", "xz", "bz2"])
@@ -342,15 +360,15 @@ def test_stopped_midway_and_resumed_the_file_is_the_same(folder: Path, number: s
         assert process.returncode == -signal.SIGKILL
         part.write_bytes(part.read_bytes()[:-50])  # as if the last write had been cut off
     else:
-        go_on = "cut.json.part holds what is done; the same command with --resume goes on with it"
+        go_on = "cut.json.part holds the finished part; the same command with --resume continues it"
         assert (process.returncode, said) == (130, f"zgul: stopped: {go_on}\n")
-        with pytest.raises(ZgulError, match=r"cut\.json\.part was not finished. Go on with it with --resume"):
+        with pytest.raises(ZgulError, match=r"cut\.json\.part was not finished. Continue it with --resume"):
             run(*settings, "cut.json")
-    assert "sentences already; the rest was added" in run(*settings, "cut.json", "--resume").stderr
+    assert "sentences; the rest was added" in run(*settings, "cut.json", "--resume").stderr
     out(*settings, "whole.json")
     assert (folder / "cut.json").read_bytes() == (folder / "whole.json").read_bytes()
     assert not part.exists()
-    assert "cut.json held 1,500 sentences already\n" in run(*settings, "cut.json", "--resume").stderr
+    assert "cut.json already had 1,500 sentences\n" in run(*settings, "cut.json", "--resume").stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -375,7 +393,7 @@ def test_an_existing_output_survives_everything_but_force(folder: Path) -> None:
         assert (folder / "keep.tsv").read_text() == "precious\tX\n\n"
     out("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv", "--force")
     assert (folder / "keep.tsv").read_text() == out("--lang", "fo", "a.txt", "-f", "tsv")
-    assert "keep.tsv held 40 sentences already" in run("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv").stderr
+    assert "keep.tsv already had 40 sentences" in run("--lang", "fo", "a.txt", "-f", "tsv", "-o", "keep.tsv").stderr
 
 
 def test_resuming_with_other_input_or_settings_is_refused(folder: Path) -> None:
@@ -476,7 +494,7 @@ def test_a_full_disk_is_one_clear_line(command: str) -> None:
     code, said = shell(
         f"exec >/dev/full; zgul {command.replace('#', '')} {'' if '#' in command else shlex.quote(TEXT)}"
     )
-    assert (code, said) == (2, "zgul: The output cannot be written (No space left on device).\n")
+    assert (code, said) == (2, "zgul: The output cannot be read or written (No space left on device).\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -534,6 +552,25 @@ def test_an_error_is_one_line_without_a_traceback() -> None:
     assert result.stdout == ""
     assert result.stderr.startswith("zgul: nosuch.txt: no such file")
     assert result.stderr.count("\n") == 1
+
+
+def test_names_that_no_file_can_have() -> None:
+    code, said = shell(f"zgul tag --lang fo -o {'a' * 300} {shlex.quote(TEXT)}")
+    assert code == 2 and said.count("\n") == 1 and "File name too long" in said
+
+
+def test_what_is_nobodys_fault_is_one_line_and_a_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZGUL_CACHE", str(folder / "cache"))
+    for error in ("KeyError('x')", "BaseException('x')"):  # the second is what a panic in Rust code looks like
+        broken = f"import zgul.cli as c, sys; c.app = lambda **_: (_ for _ in ()).throw({error}); c.main()"
+        done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert "this should not have happened" in done.stderr and "Traceback" not in done.stderr
+        report = Path(done.stderr.split(" is in ")[1].strip().removesuffix("."))
+        assert "Traceback" in report.read_text()
+        environment = {**os.environ, "ZGUL_DEBUG": "1"}
+        done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, env=environment)
+        assert done.returncode == 1 and "Traceback" in done.stderr
 
 
 def test_a_language_of_no_group_is_warned_of() -> None:

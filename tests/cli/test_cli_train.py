@@ -63,7 +63,7 @@ def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
     assert values["options"]["combine"] == "max" and values["options"]["dropout"] == 0.2
     assert values["weight_decay"] == 0.01 and values["unannotated"] == ["PUNCT"] and values["label_set_per_corpus"]
     tagger = load_tagger(tmp_path / "out")
-    assert tagger.parts.sources == ["en", "de"] and tagger.about["sentences"] == {"en": 30, "de": 30}
+    assert tagger.parts.sources == ("en", "de") and tagger.about["sentences"] == {"en": 30, "de": 30}
     assert "PUNCT" not in tagger.labels
 
     zgul("train", "--config", tmp_path / "out" / "train.yaml", "--output", tmp_path / "again")
@@ -127,7 +127,9 @@ def test_nine_bits_give_a_tagger_as_small_as_shipped_ones(place, tmp_path):
         (["--set", "options.combine=sum"], "combine is one of linear, max"),
         (["--set", "epochs"], "--set takes NAME=VALUE"),
         (["--set", "lr.x=1"], "lr must be a number"),
-        (["--set", "epochs=[1"], "the value cannot be read"),
+        (["--set", "epochs=[1"], "the value is not valid YAML"),
+        (["--set", "epochs=!!timestamp x"], "the value is not valid YAML"),
+        (["--set", "epochs=" + "[" * 900], "the value is not valid YAML"),
         (["--set", "epochs=many"], "epochs must be a whole number"),
         (["--config", "absent.yaml"], "absent.yaml: no such file"),
         (["--em-by", "guess"], "em_by is one of source, loso, target"),
@@ -175,9 +177,9 @@ def test_a_stopped_run_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_pat
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert f"Go on with: zgul train --output {parts} --resume" in said
+    assert f"Continue with: zgul train --output {parts} --resume" in said
     assert "Traceback" not in said
-    with pytest.raises(ZgulError, match="Go on with --resume"):
+    with pytest.raises(ZgulError, match="Continue it with --resume"):
         zgul(*command, "--output", parts)
     zgul("train", "--output", parts, "--resume")
     zgul(*command, "--output", whole)
@@ -206,7 +208,7 @@ def test_ctrl_c_while_sources_are_left_out_says_how_to_resume(place, tmp_path, m
     monkeypatch.setattr(run, "dev_sentences", real)
     assert stopped.exit_code == 130
     again = f"zgul train --output {tmp_path} --resume --leave-one-out"
-    assert f"nothing is lost. Go on with: {again}" in stopped.stderr
+    assert f"the work so far is saved. Continue with: {again}" in stopped.stderr
     assert "Icelandic" in zgul(*again.split()[1:])
     stopped = CliRunner().invoke(app, ["train", "--output", str(tmp_path), "--resume", "--leave-one-out", "--lr", "9"])
     assert "another configuration" in str(stopped.exception)

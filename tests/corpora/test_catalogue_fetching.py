@@ -219,7 +219,7 @@ def test_wikiann_comes_out_of_its_archive(server, tmp_path, listed):
     [
         (archive("as", train=ROWS), "no bh.tar.gz"),
         (archive("bh", train=ROWS), "no bh.tar.gz/dev"),
-        (b"PK garbage", "not the archive"),
+        (b"PK garbage", "cannot be read as WikiAnn's archive"),
     ],
 )
 def test_an_archive_that_is_not_wikiann(server, tmp_path, listed, body, complaint):

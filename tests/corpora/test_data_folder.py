@@ -61,7 +61,7 @@ def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None
 
 def test_two_files_for_one_split_are_announced(folder: Path) -> None:
     (folder / "pos/fo/test.conllu").write_text("")
-    with pytest.warns(ZgulWarning, match=r"test\.tsv\.xz is read; beside it lies test\.conllu"):
+    with pytest.warns(ZgulWarning, match=r"test\.tsv\.xz is read; test\.conllu in the same folder is ignored"):
         assert len(load(folder, "pos", "fo", "test")) == 1
 
 

@@ -116,7 +116,7 @@ def test_batches_begin_with_the_longest_and_hold_chunks_of_similar_length() -> N
     batches = list(encoded.batches(1000))
     assert [batch.rows.tolist() for batch in batches] == [[1, 3, 4, 0, 2]], "few tokens: all at once"
     many = encode([Sentence(["pa"] * (100 if n % 2 else 4)) for n in range(40)])
-    shapes = [tuple(batch.input_ids.shape) for batch in many.batches(100_000)]
+    shapes = [tuple(batch.input_ids.shape) for batch in many.batches(100_000, alike=0.9)]
     assert shapes == [(20, 102), (20, 6)], "long and short ones apart: no padding"
 
 
@@ -167,6 +167,12 @@ class Counted:
         self.asked += [word for (word,) in words]
         time.sleep(self.seconds)
         return TOKENIZER.backend.encode_batch(words, **options)
+
+
+def test_only_the_start_of_a_very_long_word_is_cut() -> None:
+    encoder = PieceEncoder(TOKENIZER, 512)
+    short, long = encoder.pieces(["a" * 10_000, "a" * 2_000_000])
+    assert short.tolist() == long.tolist()
 
 
 def test_words_are_tokenised_once_until_there_are_too_many() -> None:

@@ -1,6 +1,8 @@
 """The 4-bit file gives the same encoder and tokenizer, and other values are refused rather than rounded."""
 
 import json
+import resource
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +83,13 @@ def test_bad_4_bit_files(tmp_path: Path) -> None:
 Tensors = dict[str, torch.Tensor]
 
 
+PANIC = b'{"added_tokens": [], "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}'
+
+
+def packed(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(zlib.compress(data)), dtype=torch.uint8)
+
+
 def change(notes: dict[str, str], **values: object) -> dict[str, str]:
     return notes | {"config": json.dumps(json.loads(notes["config"]) | values)}
 
@@ -97,6 +106,8 @@ def change(notes: dict[str, str], **values: object) -> dict[str, str]:
             lambda tensors, notes: (tensors | {"tokenizer.json.zlib": torch.zeros(9, dtype=torch.uint8)}, notes),
             "is dam",
         ),
+        (lambda tensors, notes: (tensors | {"tokenizer.json.zlib": packed(bytes(300_000_000))}, notes), "is damaged"),
+        (lambda tensors, notes: (tensors | {"tokenizer.json.zlib": packed(PANIC)}, notes), "is damaged"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "zlib" not in k}, notes), "is damaged"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "1.output" not in k}, notes), "is damaged"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "nibbles" not in k}, notes), "is damaged"),
@@ -110,8 +121,10 @@ def test_damaged_contents(
     tensors, metadata = damage(load_file(saved), notes)
     path = tmp_path / "x.q4.safetensors"
     save_file(tensors, path, metadata=metadata)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ZgulError, match=message):
         encoders.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
 SCALES = st.floats(-100, 100, width=16)

@@ -266,7 +266,7 @@ def test_precisions_and_devices_that_do_not_exist() -> None:
 
 def test_batches_on_a_cpu_fill_its_caches() -> None:
     fast = engine(tagger_of("zgul").model)
-    assert (fast.max_tokens, fast.multiple) == (1024, 1)
+    assert (fast.max_tokens, fast.shapes) == (1024, {"alike": 0.9})
 
 
 # --- threads

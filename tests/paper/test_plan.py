@@ -202,7 +202,7 @@ def test_only(inputs, protocol):
     assert {(run.part, run.method) for run in few} == {("few-shot", "cpg"), ("zero-shot", "cpg")}  # and what it needs
     tgt = select_runs(runs, ["unlabelled/madx-multi"])
     assert {run.method for run in tgt} == {"madx-multi", TEXT_RUN}
-    with pytest.raises(ZgulError, match="--only zguul: no run has it"):
+    with pytest.raises(ZgulError, match="--only zguul: no run fits"):
         select_runs(runs, ["zguul"])
     assert select_runs(runs, ["variants/text"]) == []
 

@@ -194,7 +194,7 @@ def test_the_table_of_tuned_rates_marks_the_chosen_one(frame):
     assert chosen == {("sft-m", 1), ("zgul, reduction 3", 3)}
     assert cells(table, "zgul, reduction 3")[3].value == pytest.approx(90.0)
     rule, *_ = sections(build_report(frame))["Tuning"]
-    assert "Of equals the smaller rate" in rule and "before any target was scored" in rule
+    assert "Of equals, the smaller rate" in rule and "before any target was scored" in rule
 
 
 def test_em_is_counted_where_it_was_chosen(invented, frame):

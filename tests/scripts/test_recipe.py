@@ -154,7 +154,7 @@ def test_a_run_that_failed_does_not_ship(run: Path, tmp_path: Path) -> None:
     kept = [line for line in recorded if json.loads(line)["name"] != "all-ner"]
     (tmp_path / "results.jsonl").write_text("\n".join([*kept, json.dumps(failed)]) + "\n")
     places = ["--data", str(run / "data"), "--output", str(tmp_path), "--to", str(tmp_path / "shipped")]
-    with pytest.raises(SystemExit, match="all-ner: not done; see the errors in"):
+    with pytest.raises(SystemExit, match=r"all-ner: not done\. See the errors in"):
         recipe.main([*places, "--encoder", str(run / "encoder"), "--dry"])
     assert not (tmp_path / "shipped").exists()
 

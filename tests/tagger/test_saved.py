@@ -216,7 +216,7 @@ def test_without_its_bank_a_tagger_takes_no_other(
         next((own[1].invertible or own[1].layers[1]).parameters())[0, 0] += 1e-3
     monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path / "other"))
     save_adapters(tmp_path / "other" / "adapters.safetensors", own)
-    refused(tmp_path / "tagger", r"without its language adapters, and those of the package are others.*bank=True")
+    refused(tmp_path / "tagger", r"without its language adapters, and the package has others.*bank=True")
     change_config(tmp_path / "tagger", bank_checksum=None)
     load_tagger(tmp_path / "tagger", encoder=encoder())  # made by hand, without a checksum
 
@@ -302,9 +302,11 @@ def test_other_formats(saved: Path) -> None:
         ("features", {"s0": "x" * 90}, "features.s0 is 'x{39}, not a list"),
         ("features", {"s0": [1, "x"]}, "one of features.s0 is 'x', not a number"),
         ("features", {"s0": [1, True]}, "one of features.s0 is True, not a number"),
-        ("features", {"s0": [1, 2], "s1": [1]}, "features are not finite numbers, as many for each language"),
-        ("features", {"s0": [], "s1": []}, "features are not finite numbers, as many for each language"),
-        ("features", {"s0": [float("nan")]}, "features are not finite numbers"),
+        ("features", {"s0": [1, 2], "s1": [1]}, "features must be finite numbers, equally many for each language"),
+        ("features", {"s0": [], "s1": []}, "features must be finite numbers, equally many for each language"),
+        ("features", {"s0": [float("nan")]}, "features must be finite numbers"),
+        ("features", {"s0": [10**29, 10**30]}, "features must be finite numbers"),
+        ("features", {"s0": [1e300]}, "features must be finite numbers"),
         ("bank", "outside", "bank is 'outside', not one of inside, shipped, none"),
         ("decode", "crf", "decode is 'crf', not one of words, sequence"),
         ("about", 5, "about is 5, not object"),
@@ -337,7 +339,7 @@ def test_methods_and_strategies_that_do_not_exist(saved: Path) -> None:
     change_config(saved, method="zgul-2")
     refused(saved, "There is no method 'zgul-2'")
     change_config(saved, method="zgul", strategy="rel")
-    refused(saved, "ZGUL infers by em or plain or em-tied, not 'rel'")
+    refused(saved, "ZGUL has no strategy 'rel'. Choose one of: em, plain, em-tied")
 
 
 def test_an_encoder_of_another_size(saved: Path) -> None:

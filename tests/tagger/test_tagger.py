@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from small_tagger import LABELS, MADE, mixed_sentences, small_batch, small_tagger
+from family import tiny_encoder
+from small_tagger import LABELS, MADE, WIDTH, mixed_sentences, small_adapters, small_batch, small_tagger
 from threads import in_threads
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import Batch
@@ -221,7 +222,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(
     expected = tagger.predict(sentences, strategy=strategy, weights=True)
     done: list[int] = []
     tried = out_of_memory_above(2, monkeypatch, error)
-    with pytest.warns(ZgulWarning, match=r"out of memory: going on with \d+ sentences at a time"):
+    with pytest.warns(ZgulWarning, match=r"out of memory: continuing with \d+ sentences at a time"):
         found = tagger.predict(sentences, strategy=strategy, weights=True, on_batch=done.append)
     assert tried[0] > 4 and sum(done) == len(sentences) - 1 and max(done) <= 2
     assert_same(found, expected)
@@ -312,6 +313,26 @@ def predictions_of(tagger: Tagger, number: int) -> list[list[Prediction]]:
     order = [(n * 5 + number) % len(jobs) for n in range(len(jobs))]
     found = {n: tagger.predict(jobs[n][1], **jobs[n][0]) for n in order}
     return [found[n] for n in range(len(jobs))]
+
+
+def test_taggers_on_one_encoder_do_not_change_it_or_each_other() -> None:
+    body, tokenizer = tiny_encoder(MADE, layers=2, width=WIDTH)
+    before = {name: value.clone() for name, value in body.state_dict().items()}
+    made = []
+    for rank, dropout in ((0, 0.1), (2, 0.5)):
+        options = MethodOptions(encoder_rank=rank, dropout=dropout, train_encoder=rank == 0)
+        adapters = small_adapters()
+        names: dict[str, Any] = {"task": "pos", "labels": ["A", "B"], "sources": MADE.sources}
+        names["features"] = {language: MADE.features(language) for language in MADE.languages}
+        made.append(Tagger.new("zgul", encoder=(body, tokenizer), adapters=adapters, options=options, **names))
+    with torch.no_grad():
+        for parameter in made[0].model.encoder.parameters():
+            parameter += 1  # as training does
+    assert [tagger.model.encoder.dropout for tagger in made] == [0.1, 0.5] and body.dropout == 0
+    assert not any(name.endswith(".a") for name in made[0].trained_names)
+    assert body.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in body.state_dict().items())
+    assert torch.equal(made[1].model.encoder.words.weight, body.words.weight)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])

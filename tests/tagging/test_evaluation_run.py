@@ -62,7 +62,7 @@ def test_plain_data(tagger: TextTagger) -> None:
 def test_a_tagger_is_scored_as_it_was_loaded(tagger: TextTagger) -> None:
     result = evaluate(zgul.load("fo", "pos", em_steps=3), sentences(6))
     assert result.inference.em == EMConfig(3, 1.0)
-    with pytest.raises(ZgulError, match="One task is scored at a time"):
+    with pytest.raises(ZgulError, match="Only one task can be scored at a time"):
         evaluate(zgul.load("fo", "both"), sentences(6))
 
 

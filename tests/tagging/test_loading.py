@@ -1,6 +1,7 @@
 """Loaded taggers: shared, never changed, and small in a pickle."""
 
 import pickle
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 
 import zgul
 from standin import text
+from threads import in_threads
 from zgul.errors import ZgulError
 from zgul.tagger import load_tagger
 from zgul.tagging.loading import load_named, load_shipped
@@ -24,6 +26,28 @@ def test_taggers_are_loaded_once_and_read_the_shipped_bank() -> None:
     assert tagger is load_shipped("germanic-pos") is load_named("germanic-pos")
     assert tagger.bank_languages == ["en", "is", "de"]
     assert zgul.load("fo", "pos").taggers["pos"] is zgul.load("gsw", "pos").taggers["pos"] is tagger
+
+
+def test_threads_that_load_at_once_get_one_tagger_and_one_engine(
+    taggers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZGUL_TAGGERS", str(shutil.copytree(taggers, tmp_path / "unread")))
+    made = in_threads(lambda number: load_shipped("slavic-pos"), count=6)
+    assert len({id(tagger) for tagger in made}) == 1
+    assert len({id(each) for each in in_threads(lambda number: made[0].engine, count=6)}) == 1
+
+
+def test_nobody_can_change_the_settings_of_a_shared_tagger() -> None:
+    tagger = load_shipped("germanic-pos")
+    for change in (
+        lambda: tagger.em.update(fo=None),  # type: ignore[attr-defined]
+        lambda: tagger.about.clear(),  # type: ignore[attr-defined]
+        lambda: tagger.labels.append("X"),  # type: ignore[attr-defined]
+        lambda: setattr(tagger, "decode", "sequence"),
+        lambda: setattr(tagger.parts, "labels", []),
+    ):
+        with pytest.raises(AttributeError):
+            change()
 
 
 def test_another_precision_shares_the_weights_and_leaves_the_first_alone() -> None:

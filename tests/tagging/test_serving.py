@@ -25,7 +25,7 @@ def test_targets_and_sources_are_served_by_their_group(group) -> None:
 def test_the_other_task_comes_from_all_sources_and_says_on_what_it_rests(taggers: Path) -> None:
     served = serving("fo", "ner")
     assert (served.name, served.group, served.warning) == ("all-ner", "germanic", None)
-    assert "rests on English, Amharic, Swahili" in served.reason
+    assert "learnt from English, Amharic, Swahili" in served.reason
 
 
 def test_a_language_outside_every_group_comes_with_a_warning(taggers: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_language_outside_every_group_comes_with_a_warning(taggers: Path) -> N
     assert (served.name, served.group) == ("all-pos", None)
     assert served.warning is not None
     assert "Finnish (fi)" in served.warning
-    assert "rests on English, Icelandic, German, Russian, Czech" in served.warning
+    assert "learnt from English, Icelandic, German, Russian, Czech" in served.warning
 
 
 @pytest.mark.parametrize("task", ["pos", "ner"])

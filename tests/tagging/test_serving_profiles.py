@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zgul.languages import GROUPS, SOURCES, TARGETS, feature_source, similarity
+from zgul.languages import GROUPS, SOURCES, TARGETS, similarity
 from zgul.tagging.serving import describe, expected_accuracy, paper_languages
 
 
@@ -28,7 +28,6 @@ def test_a_profile_says_whose_features_are_used_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for action in (lambda: describe("qpm"), lambda: expected_accuracy("bg", "pos"), paper_languages):
-            feature_source.cache_clear()
             action()
     assert describe("qpm").features_of == "bg"
 

@@ -95,7 +95,7 @@ def test_input_that_breaks_off_keeps_what_was_done_and_goes_on_when_it_is_mended
     Path("book.txt").write_text(whole)
     tag_file(tagger, "book.txt", "whole.conllu")
     Path("book.txt").write_bytes(whole.encode()[:4000] + b"\0" + whole.encode()[4000:])
-    with pytest.raises(ZgulError, match=r"NUL.*book\.conllu\.part holds what is done; .*--resume goes on"):
+    with pytest.raises(ZgulError, match=r"NUL.*book\.conllu\.part holds the finished part; .*--resume continues"):
         tag_file(tagger, "book.txt", "book.conllu", FileSettings(input="text"))
     assert not Path("book.conllu").exists() and Path("book.conllu.part").stat().st_size > 1000
     Path("book.txt").write_text(whole)
@@ -153,7 +153,7 @@ def test_outputs_that_would_be_the_same_or_destroy_an_input_are_refused(tagger: 
     Path("only").mkdir()
     tag_file(tagger, "texts/b.txt", "only/b.conllu")
     before = Path("only/b.conllu").read_bytes()
-    with pytest.warns(ZgulWarning, match="is the input, and writing would destroy it"):
+    with pytest.warns(ZgulWarning, match="would destroy the input"):
         tag_files(tagger, ["only/*"], "only", FileSettings(force=True))
     assert Path("only/b.conllu").read_bytes() == before
     with pytest.raises(ZgulError, match=r"b\.conllu is a file"):

@@ -163,7 +163,7 @@ def test_choices_are_checked_before_anything_is_loaded(
 
 
 def test_another_tagger_by_name_or_folder(taggers: Path) -> None:
-    assert zgul.load("fo", "pos", model="slavic-pos").taggers["pos"].parts.sources == ["en", "ru", "cs"]
+    assert zgul.load("fo", "pos", model="slavic-pos").taggers["pos"].parts.sources == ("en", "ru", "cs")
     by_folder = zgul.load("fo", model=taggers / "african-ner")
     assert list(by_folder.taggers) == ["ner"]
     with pytest.raises(ZgulError, match="is a tagger for ner, not for pos"):

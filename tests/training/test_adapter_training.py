@@ -194,7 +194,7 @@ def test_files_that_are_not_there(place: Path, tmp_path: Path) -> None:
 
 def test_a_finished_adapter_is_not_overwritten(place: Path, tmp_path: Path) -> None:
     (tmp_path / "is.safetensors").write_text("mine")
-    with pytest.raises(ZgulError, match=r"is\.safetensors exists already\. Choose another --output, or --overwrite it"):
+    with pytest.raises(ZgulError, match=r"is\.safetensors exists already\. Choose another --output, or replace it"):
         run(place, tmp_path)
     assert (tmp_path / "is.safetensors").read_text() == "mine"
     run(place, tmp_path, overwrite=True)

@@ -87,7 +87,7 @@ def refused(path: Path, match: str, fingerprint: str = "print") -> None:
 
 
 def test_another_runs_checkpoint(saved: Path) -> None:
-    match = r"belongs to a run with another configuration or other data\. Use another --output, or --overwrite it\."
+    match = r"belongs to a run with another configuration or other data\. Use another --output, or replace it with"
     refused(saved, match, "another")
 
 
@@ -102,11 +102,11 @@ def test_damaged_checkpoints(saved: Path) -> None:
 
     for length in (0, 8, len(whole) // 2, len(whole) - 1):
         saved.write_bytes(whole[:length])
-        refused(saved, r"is not a complete safetensors file .*\. Start anew with --overwrite\.$")
+        refused(saved, r"is not a complete safetensors file .*\. Start again with --overwrite\.$")
     rewrite(**{"model.0.bias": torch.full((4,), torch.nan)})
-    refused(saved, r"model.0.bias holds numbers that are not finite\. Start anew with --overwrite\.$")
+    refused(saved, r"model.0.bias holds numbers that are not finite\. Start again with --overwrite\.$")
     rewrite(**{"model.0.bias": torch.zeros(3)})
-    refused(saved, r"is damaged: model.0.bias is missing or has another shape\. Start anew with --overwrite\.$")
+    refused(saved, r"is damaged: model.0.bias is missing or has another shape\. Start again with --overwrite\.$")
     rewrite(**{"best.0.bias": torch.zeros(3)})
     refused(saved, "best.0.bias is missing or has another shape")
     rewrite(**{"random.cpu": torch.zeros(3, dtype=torch.uint8)})
@@ -133,7 +133,7 @@ def test_an_optimizer_that_does_not_fit(saved: Path, changed: dict[str, torch.Te
     with safe_open(saved, "pt") as file:
         notes = file.metadata()
     save_file(load_file(saved) | changed, saved, metadata=notes)
-    refused(saved, rf"is damaged: {name} is missing or has another shape\. Start anew with --overwrite\.$")
+    refused(saved, rf"is damaged: {name} is missing or has another shape\. Start again with --overwrite\.$")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_progress_that_cannot_be_read(saved: Path, progress: str | None) -> None
         notes = file.metadata()
     notes = {name: value for name, value in notes.items() if name != "progress"}
     save_file(load_file(saved), saved, metadata=notes | ({} if progress is None else {"progress": progress}))
-    refused(saved, r"is damaged: it does not say how far the run was .*\. Start anew with --overwrite\.$")
+    refused(saved, r"is damaged: it does not say how far the run was .*\. Start again with --overwrite\.$")
 
 
 def test_a_checkpoint_says_what_it_holds(saved: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_checkpoint_says_what_it_holds(saved: Path) -> None:
     for said in ({}, {"tensors": "["}, {"tensors": "3"}):
         rest = {name: value for name, value in notes.items() if name != "tensors"}
         save_file(load_file(saved), saved, metadata=rest | said)
-        refused(saved, r"it does not say what it holds\. Start anew with --overwrite\.$")
+        refused(saved, r"it does not say what it holds\. Start again with --overwrite\.$")
 
 
 def test_parameters_that_were_never_moved_have_no_state(tmp_path: Path) -> None:

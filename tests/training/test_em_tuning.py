@@ -66,7 +66,7 @@ def test_a_grid_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch: pytest
 
     monkeypatch.setattr(Engine, "grid", grid)
     limit = 3
-    with pytest.warns(ZgulWarning, match=r"out of memory: going on with \d+ sentences at a time"):
+    with pytest.warns(ZgulWarning, match=r"out of memory: continuing with \d+ sentences at a time"):
         assert em_table(tagger, sentences, SMALL).f1 == whole.f1
     limit = 0
     with pytest.warns(ZgulWarning), pytest.raises(ZgulError, match="even with one of the sentences at a time"):

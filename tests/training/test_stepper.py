@@ -91,7 +91,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(
     stepper = make(small, micro=10)
     with pytest.warns(ZgulWarning) as said:
         stepper.step(batch)
-    assert [str(warning.message)[:34] for warning in said] == [f"out of memory: going on with {n} sen" for n in (5, 2)]
+    assert [str(warning.message)[:34] for warning in said] == [f"out of memory: continuing with {n} s" for n in (5, 2)]
     assert stepper.micro == 2 and tried == [10, 5, 2, 2, 2, 2, 2]
     assert_near(weights(plain), weights(small), atol=1e-4)
     tried.clear()

@@ -204,7 +204,7 @@ def test_an_evaluation_that_does_not_fit_goes_on_in_smaller_batches(monkeypatch:
     tried = full_above(256, trainer.tagger.model, monkeypatch)
     with pytest.warns(ZgulWarning) as said:
         assert trainer.run() == whole
-    assert str(said[-1].message) == "out of memory: going on with 256 tokens at a time"
+    assert str(said[-1].message) == "out of memory: continuing with 256 tokens at a time"
     assert sum(tokens > 256 for tokens in tried) == 2, "later evaluations start with what fits"
 
 
@@ -403,7 +403,7 @@ def test_a_checkpoint_of_other_sentences_is_refused(tmp_path: Path, part: str, w
     other = trainer_of(tmp_path, epochs=1)
     values = getattr(getattr(other.data, part)[5], what)
     values[0] = next(label for label in other.data.labels if label != values[0])
-    with pytest.raises(ZgulError, match=r"or other data\. Use another --output, or --overwrite it"):
+    with pytest.raises(ZgulError, match=r"or other data\. Use another --output, or replace it with --overwrite"):
         other.resume()
 
 

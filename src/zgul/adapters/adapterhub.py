@@ -6,34 +6,32 @@ embeddings. Other adapters are refused. Sizes are compared with the file before 
 
 ``org/repository`` is a Hugging Face repository. ``en/wiki@ukp`` (task, corpus, author) and ``@ukp/file`` are names in
 AdapterHub's own index, which no longer changes: ``index/ENCODER.json`` leads to an entry, and the entry to a zip file
-with its checksum. Repositories ``AdapterHub/FILE`` have copies, which are tried first. The cache folder keeps all.
+with its checksum. Repositories ``AdapterHub/FILE`` have copies, which are tried first. Downloads stay in the cache.
 """
 
 import contextlib
 import json
 import math
 import os
-import pickle
-import pickletools
 import re
 import shutil
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 import zgul
 from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, LanguageAdapter
 from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError, first_line
-from zgul.files import MAX_JSON, atomic_write, cache_dir, read_json, write_json
+from zgul.files import DAMAGED, MAX_JSON, atomic_write, cache_dir, read_json, write_json
+from zgul.tensors import load_pickled, map_tensors
 
 CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
 INDEX = "https://raw.githubusercontent.com/Adapter-Hub/Hub/master/dist/v2"
@@ -42,7 +40,7 @@ MAX_RATIO = 100  # unpacked to packed size; weights hardly shrink
 _WORD = r"[\w-][\w.-]*"  # safe as a part of a path
 _ENTRY_PATH = re.compile(rf"adapters/(?P<org>{_WORD})/(?P<file>{_WORD})\.json")
 _OPTIONS = DownloadOptions(attempts=2)
-# What the options of the configuration must be. `adapters` assumes the same of absent ones, except for _REQUIRED.
+# The values that options of the configuration must have. `adapters` has the same defaults, except for _REQUIRED.
 _ON = ("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln")
 _OFF = ("mh_adapter", "cross_adapter", "ln_after", "is_parallel", "use_gating", "phm_layer")
 _PFEIFFER = dict.fromkeys(_ON, True) | dict.fromkeys(_OFF, False) | {"scaling": 1.0, "leave_out": []}
@@ -55,10 +53,7 @@ _KEY = re.compile(
     r"|invertible_(?:lang_)?adapters)\.(?P<name>[^.]+)\.(?P<part>.+)"
 )
 _BLOCK_PARTS = {"F.0": "f_down", "F.2": "f_up", "G.0": "g_down", "G.2": "g_up"}
-# All that a pickle of plain tensors refers to.
-_GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch(\.cuda)? \w*Storage")
-_MOST = 1_000_000  # units of a layer, and reduction factor
-_MAX_OPCODES = 300_000  # of a pickle; an adapter of 24 layers has some 8,000
+_MOST = 1_000_000  # the largest width of a layer, and the largest reduction factor
 
 
 def read_adapter(
@@ -68,13 +63,13 @@ def read_adapter(
 
     ``language`` is its name in the bank. The default is the name in the file. docs/adapterhub.md has examples.
     """
-    folder = Path(folder_or_name).expanduser()
+    folder = Path(os.path.expanduser(folder_or_name))  # noqa: PTH111  # leaves users that do not exist as they are
     if not folder.is_dir():
         folder = fetch_adapter(str(folder_or_name), encoder=encoder, version=version)
     file = folder / (SAFE if (folder / SAFE).is_file() else PICKLED)
     if not file.is_file() or not (folder / CONFIG).exists():
         missing = CONFIG if file.is_file() else f"{SAFE} and no {PICKLED}"
-        raise ZgulError(f"{folder} contains no {missing}. Was it saved by AdapterHub?")
+        raise ZgulError(f"{folder} contains no {missing}. Give the folder of an AdapterHub adapter.")
     config = _Config(folder / CONFIG)
     adapter = _build(_rename(_read_tensors(file), config, file), config, file)
     adapter.language = language or config.name
@@ -89,7 +84,7 @@ def write_adapter(
     if model_type not in _PREFIXES:
         raise ZgulError(f"AdapterHub files are for {', '.join(_PREFIXES)}, not for the model type {model_type!r}.")
     if not re.fullmatch(r"[^./\s]+", adapter.language):
-        raise ZgulError(f"AdapterHub takes no adapter name with dots, slashes or spaces: {adapter.language!r}.")
+        raise ZgulError(f"The adapter's name {adapter.language!r} must not contain dots, slashes or spaces.")
     folder = Path(folder)
     tensors = {}
     for key, value in _parameters(adapter).items():
@@ -121,7 +116,7 @@ def write_adapter(
 
 
 def reduction_factor(width: int, size: int) -> float:
-    """A factor with ``int(width // factor) == size``; a whole number where there is one."""
+    """Find a factor with ``int(width // factor) == size``: a whole number if there is one."""
     if size <= width and width // (width // size) == size:
         return width // size
     factor = width / size
@@ -187,57 +182,14 @@ def _show(value: object) -> str:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors in single precision. Nothing in the file is ever run."""
-    try:
-        if path.name == PICKLED:
-            _check_pickles(path)
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
-        else:
-            loaded = load_file(path)
-    except pickle.UnpicklingError as error:
-        problem = f"{path} contains more than plain tensors, or is damaged ({first_line(error)})"
-        raise ZgulError(f"{problem}. A pickle can run code. Fetch it again, or do not trust it.") from error
-    except Exception as error:  # each library has its own errors for a broken file
-        raise ZgulError(f"{path} is damaged or not a file of weights ({first_line(error)}).") from error
-    if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise ZgulError(f"{path} is not a dictionary of tensors, so not an adapter.")
-    if sum(value.numel() * value.element_size() for value in loaded.values()) > 2 * path.stat().st_size:
-        raise ZgulError(f"{path} is damaged: its tensors are larger than the file. Fetch it again.")
+    """Read the tensors in single precision."""
+    loaded = load_pickled(path) if path.name == PICKLED else map_tensors(path)[0]
     for key, value in loaded.items():
-        if not isinstance(key, str) or not value.is_floating_point() or value.element_size() == 1:
-            raise ZgulError(f"{path}: {key!r} ({value.dtype}) is no part of an adapter: only named float tensors are.")
+        if not value.is_floating_point() or value.element_size() == 1:
+            raise ZgulError(f"{path}: {key!r} ({value.dtype}) is no part of an adapter. Only float tensors are.")
         if not torch.isfinite(value).all():
             raise ZgulError(f"{path}: {key} contains values that are NaN or infinite. The adapter cannot be used.")
     return {key: value.detach().float() for key, value in loaded.items()}
-
-
-def _check_pickles(path: Path) -> None:
-    """Check what a file of `torch.save` refers to, and what sizes it declares, before torch allocates them."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\3\4":  # before torch 1.6: three pickles about the format, then the tensors
-            file.seek(0)
-            for limit in (None, None, None, size):
-                _check_pickle(file, limit)
-            return
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        if any(member.compress_type for member in members) or sum(member.file_size for member in members) > size:
-            raise ValueError("it unpacks to more than its own size")
-        for member in members:
-            if member.filename.endswith(".pkl"):
-                with archive.open(member) as file:
-                    _check_pickle(file, size)
-
-
-def _check_pickle(file: IO[bytes], largest: int | None) -> None:
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
-        if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not _GLOBALS.fullmatch(str(argument)):
-            raise pickle.UnpicklingError(f"it refers to {argument}")
-        if isinstance(argument, int) and largest is not None and not 0 <= argument <= largest:
-            raise ValueError(f"it declares a size of {argument:,} in a file of {largest:,} bytes")
-        if count > _MAX_OPCODES:
-            raise ValueError("it is too complex for an adapter")
 
 
 def _rename(tensors: Mapping[str, Tensor], config: _Config, path: Path) -> dict[str, Tensor]:
@@ -283,7 +235,7 @@ def _build(given: Mapping[str, Tensor], config: _Config, path: Path) -> Language
     parameters = _parameters(adapter)
     _check_shapes({key: tuple(value.shape) for key, value in parameters.items()}, given, path)
     if extra := sorted(given.keys() - parameters.keys()):
-        raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not account for.")
+        raise ZgulError(f"{path} contains {_join(extra)}, which {CONFIG} does not describe.")
     with torch.no_grad():
         for key, parameter in parameters.items():
             parameter.copy_(given[key])
@@ -352,7 +304,7 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
         files = api.model_info(repository, revision=version, files_metadata=True).siblings
     for file in files or ():
         if file.rfilename in ADAPTER_FILES and (file.size or 0) > MAX_BYTES:
-            raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes, so not an adapter.")
+            raise ZgulError(f"{repository}: {file.rfilename} is larger than {MAX_BYTES:,} bytes: not an adapter.")
     cache = cache_dir() / "huggingface"
     try:
         return Path(api.snapshot_download(repository, revision=version, cache_dir=cache, allow_patterns=ADAPTER_FILES))
@@ -368,8 +320,8 @@ def _from_hugging_face(repository: str, version: str | None) -> Path:
 def _find_entry(name: re.Match[str], encoder: str | None) -> str:
     """The path of the entry ``task/subtask@org`` for an encoder."""
     if encoder is None:
-        which = "Say which, for example encoder='bert-base-multilingual-cased'"
-        raise ZgulError(f"{name[0]}: AdapterHub has one for each encoder. {which}.")
+        which = "Name the encoder, for example encoder='bert-base-multilingual-cased'"
+        raise ZgulError(f"{name[0]}: AdapterHub has one adapter for each encoder. {which}.")
     encoder = encoder.removeprefix("google-bert/").removeprefix("FacebookAI/")  # the index has the older names
     index: dict[str, Any] = {}
     with contextlib.suppress(NotFoundError):
@@ -418,7 +370,7 @@ def _from_entry(path: str, version: str | None) -> Path:
 
 
 def _fetch_archive(url: str, checksum: str, folder: Path) -> None:
-    """Unpack the adapter's files, wherever in the zip file they are. The folder appears when it is complete."""
+    """Download a zip file and unpack the adapter's files from it. The folder appears when it is complete."""
     path, temporary = folder.with_name(f"{folder.name}.zip"), folder.with_name(f".{folder.name}")
     download(url, path, checksum=checksum, max_bytes=MAX_BYTES, options=_OPTIONS)
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
@@ -433,7 +385,7 @@ def _fetch_archive(url: str, checksum: str, folder: Path) -> None:
                 member.filename = PurePosixPath(member.filename).name
                 archive.extract(member, temporary)
         temporary.rename(folder)
-    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as error:
+    except (*DAMAGED, zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise ZgulError(f"{url} is not a zip file that can be read ({error}).") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The bank: the language adapters of all sources, stacked, so that one product serves all N.
+"""The bank: the language adapters of all N sources, stacked, so that one matrix product computes all of them.
 
-``bank(i, h)`` computes the bottlenecks ``a_n = act(D_n h)`` of layer i. The outputs ``u_n = U_n a_n + b_n`` are not
-written out: everything that methods need of them can be computed in the bottlenecks, which are narrower.
+``bank(i, h)`` computes the bottlenecks ``a_n = act(D_n h)`` of layer i. The outputs ``u_n = U_n a_n + b_n`` are never
+computed in full. The bottlenecks are narrower, and they are enough for what methods need:
 
     q · u_n           = (U_nᵀ q) · a_n + q · b_n                       `AdapterOutputs.dot`
     Σ_n w_n u_n       = [U_1 … U_N] [w_1 a_1 … w_N a_N] + Σ_n w_n b_n    `AdapterOutputs.mix`
@@ -62,10 +62,10 @@ class Bank(nn.Module):
                 made = f"was made for an encoder of {len(adapter.layers)} layers of width {adapter.width}"
                 raise ZgulError(f"The adapter {adapter.language!r} {made}; this encoder has {depth} of width {width}.")
         if twice := sorted({language for language in self.languages if self.languages.count(language) > 1}):
-            raise ZgulError(f"There are two language adapters for {', '.join(twice)}. A bank holds one for each.")
+            raise ZgulError(f"There are two language adapters for {', '.join(twice)}. Give one for each language.")
         without = [adapter.language for adapter in adapters if adapter.invertible is None]
         if 0 < len(without) < len(adapters):
-            raise ZgulError(f"{', '.join(without)} have no invertible block. Use adapters that were trained alike.")
+            raise ZgulError(f"{', '.join(without)} have no invertible block, but others do. Use adapters of one kind.")
         self.sizes, self.about = [a.sizes for a in adapters], [a.about for a in adapters]
         self.activations, self.standardise = [a.activation for a in adapters], [a.standardise for a in adapters]
         count, size = len(adapters), max((max(adapter.sizes) for adapter in adapters), default=1)
@@ -107,7 +107,7 @@ class Bank(nn.Module):
         return LanguageAdapter(language, layers, block, dict(self.about[n]))
 
     def forward(self, layer: int, h: Tensor) -> AdapterOutputs:
-        """Hidden states [..., d] to the outputs of every adapter."""
+        """Compute the outputs of every adapter for hidden states [..., d]."""
         down, bias = self.down[layer], self.down_bias[layer]  # [N, r, d], [N, r]
         a = F.linear(h, down.flatten(0, 1), bias.flatten()).unflatten(-1, bias.shape)  # [..., N, r]
         if any(self.standardise):
@@ -117,7 +117,7 @@ class Bank(nn.Module):
         return AdapterOutputs(_activate(a, self.activations, dim=-2), self.up[layer], self.up_bias[layer])
 
     def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
-        """Hidden states in N groups [N, M, d], each through its own adapter, or through adapter ``order[n]``."""
+        """Send N groups of hidden states [N, M, d] through adapters: group n through adapter n or ``order[n]``."""
         weights = [self.down[layer], self.down_bias[layer], self.up[layer], self.up_bias[layer]]
         down, down_bias, up, up_bias = weights if order is None else [value[order] for value in weights]
         activations, standardise = self.activations, self.standardise
@@ -131,7 +131,7 @@ class Bank(nn.Module):
         return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
-        """Embeddings [B, T, d] through all invertible blocks, mixed by weights [B, T or 1, N], or the first block."""
+        """Send embeddings [B, T, d] through all blocks, mixed by weights [B, T or 1, N]; without weights, the first."""
         blocks = list(self.invertible)
         if not blocks:
             raise ZgulError("These language adapters have no invertible blocks. Use invertible='off'.")
@@ -142,7 +142,7 @@ class Bank(nn.Module):
 
 
 def _activate(inner: Tensor, activations: Sequence[str], dim: int) -> Tensor:
-    """Each adapter's own activation on its slice along this dimension."""
+    """Apply each adapter's own activation to its slice along this dimension."""
     if len(set(activations)) == 1:
         return ACTIVATIONS[activations[0]](inner)
     parts = [ACTIVATIONS[name](part) for part, name in zip(inner.unbind(dim), activations, strict=True)]

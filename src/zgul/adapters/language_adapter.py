@@ -1,7 +1,7 @@
 """The adapter of one language: bottlenecks as in MAD-X, in Pfeiffer's placement, and the invertible NICE block.
 
 The bottleneck without its residual is ``u = U act(D h)``. The caller adds it to the feed-forward output.
-The invertible block stands after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
+The invertible block comes after the embeddings: ``y1 = x1 + F(x2)``, ``y2 = x2 + G(y1)``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Bottleneck(nn.Module):
 
 
 class Invertible(nn.Module):
-    """NICE coupling of the two halves of the embedding. ``size``, the units of F and G, is half of what they read."""
+    """NICE coupling of the two halves of the embedding. F and G have ``size`` units; the default is a quarter of d."""
 
     def __init__(self, width: int, size: int = 0, activation: str = "relu") -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def _start_as_nothing(down: nn.Linear, up: nn.Linear) -> None:
 
 @dataclass
 class LanguageAdapter:
-    """A bottleneck for each layer of an encoder and, perhaps, an invertible block."""
+    """A bottleneck for each layer of an encoder and, optionally, an invertible block."""
 
     language: str
     layers: list[Bottleneck]
@@ -93,7 +93,7 @@ class LanguageAdapter:
 
     @property
     def sizes(self) -> list[int]:
-        """The bottleneck of each layer. AdapterHub allows different ones."""
+        """The bottleneck's size in each layer. AdapterHub allows different sizes."""
         return [layer.down.out_features for layer in self.layers]
 
     @property

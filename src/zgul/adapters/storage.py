@@ -1,10 +1,11 @@
-"""Language adapters on disk: our own files, those that come with the package, and how to find those of a bank.
+"""Language adapters on disk: read and write zgul's own files, load the shipped adapters, find the adapters of a bank.
 
-Our own file is a safetensors file with several adapters, which its metadata describes.
+zgul's own file is a safetensors file with several adapters. Its metadata describes them.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -39,7 +40,7 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
     """Read a file written by `save_adapters`."""
     tensors, metadata = load_with_metadata(path)
     if "adapters" not in metadata:
-        raise ZgulError(f"{path} holds no language adapters")
+        raise ZgulError(f"{path} holds no language adapters. Give a file that zgul adapter train wrote.")
     if any(name.endswith(".scale") for name in tensors):
         raise ZgulError(f"{path} is in an old form of 8 bits. Convert it with scripts/convert_taggers.py.")
     try:
@@ -48,17 +49,20 @@ def load_adapters(path: Path) -> list[LanguageAdapter]:
             for name, kind in _FIELDS.items():
                 if not isinstance(info[name], kind):
                     raise TypeError(f"{name} is {info[name]!r}")
-        return [_restore(info, tensors) for info in described]
+        adapters = [_restore(info, tensors) for info in described]
+        if tensors:
+            raise ValueError(f"{next(iter(tensors))} belongs to none of them")
+        return adapters
     except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise ZgulError(f"{path} is damaged: its language adapters cannot be read ({error}). Save it again.") from error
 
 
 def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAdapter]:
-    """The language adapters that come with the package: of these languages, in this order, or all."""
+    """The language adapters that come with the package: all, or those of these languages in this order."""
     path = shipped_folder() / SHIPPED_ADAPTERS
     if not path.is_file():
         raise ZgulError(f"{path}: the shipped language adapters are missing. Install the package again.")
-    return _load_once(path) if languages is None else select_adapters(_load_once(path), languages)
+    return list(_load_once(path)) if languages is None else select_adapters(_load_once(path), languages)
 
 
 _load_once = lru_cache(maxsize=2)(load_adapters)
@@ -67,9 +71,9 @@ _load_once = lru_cache(maxsize=2)(load_adapters)
 def find_adapters(
     places: str, languages: Sequence[str], encoder: Encoder, encoder_name: str = ""
 ) -> list[LanguageAdapter]:
-    """The adapters of these languages from one place or, separated by commas, several. The first that has one wins.
+    """Find the adapters of these languages in one or, separated by commas, several places. The first place wins.
 
-    A place is "shipped", "new" (adapters that change nothing yet), our own file, a folder of such files and of
+    A place is "shipped", "new" (adapters that change nothing yet), zgul's own file, a folder of such files and of
     AdapterHub's folders (or one such folder itself), or a hub name with {lang} in it, such as "{lang}/wiki@ukp".
     """
     held: dict[str, LanguageAdapter] = {}
@@ -87,7 +91,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
         return shipped_adapters()
     if "{lang}" in place:
         return [read_adapter(place.replace("{lang}", code), code, encoder=encoder_name) for code in languages]
-    path = Path(place).expanduser()
+    path = Path(os.path.expanduser(place))  # noqa: PTH111
     if path.is_file():
         return load_adapters(path)
     if not path.is_dir():
@@ -103,7 +107,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
 
 
 def adapter_files(folder: Path) -> list[Path]:
-    """The files of a folder that hold language adapters. Others may lie beside them."""
+    """The files of a folder that hold language adapters. The folder may contain other files, too."""
     return [path for path in sorted(folder.glob("*.safetensors")) if "adapters" in load_with_metadata(path)[1]]
 
 
@@ -127,7 +131,7 @@ def _tensors(adapter: LanguageAdapter) -> dict[str, Tensor]:
 
 
 def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapter:
-    """One adapter of the file. Sizes, which may differ by layer, are those of its tensors."""
+    """Build one adapter of the file. The sizes of its bottlenecks come from its tensors."""
     language, width, activation = info["language"], info["width"], info["activation"]
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r}")
@@ -135,21 +139,21 @@ def _restore(info: dict[str, Any], tensors: dict[str, Tensor]) -> LanguageAdapte
         raise ValueError(f"{language} has no layers")
     layers = []
     for index in range(info["depth"]):
-        state, size = _part(tensors, f"{language}.{index}.", "down", width)
+        state, size = _part(tensors, f"{language}.{index}.", ("down", "up"), width)
         layers.append(Bottleneck(width, size, activation, info["standardise"]))
         layers[-1].load_state_dict(state)
     block = None
     if info["invertible"]:
-        state, size = _part(tensors, f"{language}.invertible.", "f_down", width // 2)
+        state, size = _part(tensors, f"{language}.invertible.", ("f_down", "f_up", "g_down", "g_up"), width // 2)
         block = Invertible(width, size, activation)
         block.load_state_dict(state)
     return LanguageAdapter(language, layers, block, info["about"])
 
 
-def _part(tensors: dict[str, Tensor], prefix: str, matrix: str, columns: int) -> tuple[dict[str, Tensor], int]:
-    """The tensors of a module and the rows of its matrix, which is checked before memory is taken for its like."""
-    state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    rows, shape = len(state[f"{matrix}.bias"]), list(state[f"{matrix}.weight"].shape)
+def _part(tensors: dict[str, Tensor], prefix: str, maps: Sequence[str], columns: int) -> tuple[dict[str, Tensor], int]:
+    """The tensors of a module and the rows of its first map. The shape is checked before a module is allocated."""
+    state = {f"{name}.{part}": tensors.pop(f"{prefix}{name}.{part}") for name in maps for part in ("weight", "bias")}
+    rows, shape = len(state[f"{maps[0]}.bias"]), list(state[f"{maps[0]}.weight"].shape)
     if shape != [rows, columns]:
-        raise ValueError(f"{matrix} has the shape {shape}, not {[rows, columns]}")
+        raise ValueError(f"{maps[0]} has the shape {shape}, not {[rows, columns]}")
     return state, rows

@@ -1,6 +1,6 @@
-"""The command line. Each command is a module that is imported when the command is called, and not before.
+"""The command line. Each command is a module, which is imported only when the command is called.
 
-``commands.toml`` says what the commands are, and has the examples of their help pages.
+``commands.toml`` lists the commands, with a short help text and examples for each.
 """
 
 import errno
@@ -34,7 +34,7 @@ def new_app(help: str | None = None, **settings: Any) -> typer.Typer:
 
 
 class LazyCommand(TyperCommand):
-    """A command that is imported when it is called. The list of commands needs its help text alone."""
+    """A command that is imported when it is called. The list of commands only needs its help text."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.name}_command").app)
@@ -50,7 +50,7 @@ def _add_examples(command: Any, name: str) -> None:
 
 
 class Commands(TyperGroup):
-    """All commands. What ends one early is handled here, because typer would end it silently, or as failed."""
+    """All commands. Ctrl-C, a closed pipe and a full disk are handled here, because typer would hide their cause."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, about in COMMANDS.items() if "help" in about]
@@ -66,21 +66,24 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stop:
             print(": ".join(["zgul: stopped", *map(str, stop.args)]), file=sys.stderr)
             raise typer.Exit(130) from stop
-        except (BrokenPipeError, SystemExit) as stop:  # as in `zgul tag … | head`: the reader has had enough
+        except (BrokenPipeError, SystemExit) as stop:  # the reader of the pipe stopped, as in `zgul tag … | head`
             if not isinstance(stop, BrokenPipeError) and not isinstance(stop.__context__, BrokenPipeError):
                 raise
             _drop_output()  # rich turns the error into SystemExit
             raise typer.Exit(0) from stop
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno in _NO_ROOM:
+                _drop_output()
+            elif error.filename is None:
                 raise
-            _drop_output()
-            raise ZgulError(f"{error.filename or 'The output'} cannot be written ({error.strerror}).") from error
+            raise ZgulError(
+                f"{error.filename or 'The output'} cannot be read or written ({error.strerror})."
+            ) from error
         return result
 
 
 def _drop_output() -> None:
-    """Discard what is still buffered. Python would try, and fail, to write it at the end."""
+    """Discard buffered output. Python would try to write it at exit, and fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -102,13 +105,13 @@ def _root(version: Annotated[bool, _version] = False) -> None:
 
 
 def main() -> None:
-    """Entry point. A user's mistake becomes one clear line and exit code 2; our own a line and a report."""
-    # standard streams that the caller closed (``<&-``) get a place to go
+    """Entry point. A user's mistake prints one line and exits with code 2. A bug also saves its traceback."""
+    # replace standard streams that the caller closed (``<&-``)
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     warnings.showwarning = _show_warning
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what is finished is kept
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: finished work is kept
     try:
         app(standalone_mode=True)
     except ZgulError as error:
@@ -117,11 +120,11 @@ def main() -> None:
     except KeyboardInterrupt:  # before a command had begun
         print("zgul: stopped", file=sys.stderr)
         sys.exit(130)
-    except Exception as error:
-        if os.environ.get("ZGUL_DEBUG"):
+    except BaseException as error:  # a panic in Rust code is no Exception
+        if os.environ.get("ZGUL_DEBUG") or isinstance(error, SystemExit):
             raise
         cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-        print(f"zgul: this should not have happened: {cause}. {_save_traceback(error)}", file=sys.stderr)
+        print(f"zgul: internal error: {cause}. {_save_traceback(error)} Please report it.", file=sys.stderr)
         sys.exit(1)
 
 
@@ -130,8 +133,8 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
         print(f"zgul: warning: {message}", file=sys.stderr)
 
 
-def _save_traceback(error: Exception) -> str:
-    """Write the traceback to a file; say where it is."""
+def _save_traceback(error: BaseException) -> str:
+    """Write the traceback to a file, and return a sentence that says where it is."""
     path = cache_dir() / "errors" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``zgul adapter train``: a language adapter from raw text."""
+"""``zgul adapter train``: train a language adapter from raw text."""
 
 import shlex
 from pathlib import Path
@@ -15,8 +15,8 @@ from zgul.training.adapter_training import AdapterConfig, train_adapter_files
 
 app = new_app("Train language adapters from raw text.")
 app.callback()(lambda: None)  # so that `train` stays the name of a command
-OUTPUT = "Folder; adapters of several languages can share it [default: adapters; with --full encoder-LANG]."
-HEAD = "Masked-LM head; made there if it is missing [default: OUTPUT/head.safetensors]."
+OUTPUT = "Folder; adapters of several languages can share it [default: adapters; with --full: encoder-LANG]."
+HEAD = "File of the masked-LM head; it is created if it does not exist [default: OUTPUT/head.safetensors]."
 
 
 @app.command("train")
@@ -24,21 +24,21 @@ HEAD = "Masked-LM head; made there if it is missing [default: OUTPUT/head.safete
 def train(
     given: dict[str, Any],
     lang: LanguageName,
-    text: Annotated[list[Path], typer.Option(help="Text, a sentence or paragraph a line (also .xz, .gz).")],
-    more: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="More text.")] = None,
+    text: Annotated[list[Path], typer.Option(help="Text file, one sentence or paragraph a line (also .xz, .gz).")],
+    more: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="More text files.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help=OUTPUT)] = None,
     encoder: Annotated[str, typer.Option(help="embedded, a folder or a hub name.")] = "embedded",
     head: Annotated[Path | None, typer.Option(help=HEAD)] = None,
-    adapterhub: Annotated[bool, typer.Option("--adapterhub", help="Also write AdapterHub's form.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the adapter that is there.")] = False,
+    adapterhub: Annotated[bool, typer.Option("--adapterhub", help="Also write AdapterHub's files.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing adapter.")] = False,
     device: Device = "auto",
 ) -> None:
     """Train one language's adapter by masked language modelling on a frozen encoder (MAD-X).
 
-    Every 40th line is held out. On these lines masked accuracy and perplexity are printed: with the adapter, with
-    those of other languages that are in the folder already, and with none. The masked-LM head is trained first and
-    kept beside the adapter; adapters that are to be mixed need the same one. With --full the encoder itself is
-    trained (the paper's mBERT^tgt) and saved as a folder for --encoder.
+    Every 40th line is held out. The command prints masked accuracy and perplexity on these lines: with the adapter,
+    with the adapters of other languages in the folder, and without any. The masked-LM head is trained first and stays
+    in the folder. Adapters that will be mixed must share one head. With --full the encoder itself is trained (the
+    paper's mBERT^tgt) and saved as a folder for --encoder.
     """
     config = AdapterConfig.from_dict(given)
     folder = output or Path(f"encoder-{find(lang).code}" if config.full else "adapters")

@@ -1,4 +1,4 @@
-"""``zgul compare``: is one system better than another, or is it chance?"""
+"""``zgul compare``: test whether the difference between two systems is more than chance."""
 
 from pathlib import Path
 from typing import Annotated

@@ -62,11 +62,11 @@ def list_datasets(
 @with_options(DownloadOptions, skip=("attempts", "backoff"))
 def fetch(
     given: dict[str, Any],
-    names: Annotated[list[str] | None, typer.Argument(help="Such as ud/fo_oft, or patterns: 'masakhaner/*'.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names (ud/fo_oft) or patterns ('masakhaner/*').")] = None,
     group: GroupOption = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Data folder [default: in the cache].")] = None,
     release: Annotated[str | None, typer.Option(help="Another UD release than the paper's, such as r2.17.")] = None,
-    mirror: Annotated[str | None, typer.Option(envvar="ZGUL_MIRROR", help="Address that replaces all hosts.")] = None,
+    mirror: Annotated[str | None, typer.Option(envvar="ZGUL_MIRROR", help="Address to use for all hosts.")] = None,
 ) -> None:
     """Fetch datasets and lay them out as DIR/TASK/LANG/SPLIT.tsv, for use with `--data DIR`.
 

@@ -1,6 +1,5 @@
-"""``zgul evaluate``: F1 of a tagger on labelled text."""
+"""``zgul evaluate``: score a tagger on labelled text."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,18 +9,14 @@ from zgul import corpora
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
 from zgul.cli.shared_options import EM, Adaptive, Device, LanguageName, ModelName, Precision, Task, with_em_options
-from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.evaluation import format_scores
 from zgul.languages import find
 from zgul.methods import find_method
-from zgul.tagger.decoding import decoder
-from zgul.tagging.evaluation_run import Evaluation, evaluate
-from zgul.tagging.loading import choose_inference, load
-from zgul.tagging.serving import shipped_names
+from zgul.tagging.evaluation_run import Evaluation, evaluate, load_for_scoring
 
 app = new_app()
-DATA_HELP = "Labelled file (.conllu, .tsv, .txt, perhaps compressed), or a data folder."
+DATA_HELP = "Labelled file (.conllu, .tsv, .txt, also compressed), or a data folder."
 DECODE_HELP = "Each word's best tag, or the best sequence that IOB2 allows."
 
 
@@ -33,7 +28,7 @@ def command(
     data: Annotated[Path, typer.Option(help=DATA_HELP)],
     task: Task = None,
     model: ModelName = None,
-    split: Annotated[str, typer.Option(help="Which file of a data folder.")] = "test",
+    split: Annotated[str, typer.Option(help="Split to read if --data is a folder.")] = "test",
     strategy: Annotated[str | None, typer.Option(help="Another way to infer: see zgul methods.")] = None,
     decode: Annotated[str | None, typer.Option(metavar="words|sequence", help=DECODE_HELP)] = None,
     as_json: AsJson = False,
@@ -46,26 +41,18 @@ def command(
 
     Shipped taggers are scored with adaptive EM, as `zgul tag` runs them; others with EM as they were tuned.
     """
-    EMConfig.from_dict(changes, "em_")  # everything is checked before the seconds that loading takes
-    if decode is not None:
-        decoder(decode, [])
     if not data.exists():
         raise ZgulError(f"{data}: no such file")
-    if task == "both":
-        raise ZgulError("One task is scored at a time: --task pos or --task ner.")
-    loaded = load(lang, task, model=model, device=device, precision=precision)
-    ((task, tagger),) = loaded.taggers.items()
-    name, language = loaded.served[task].name, loaded.language.code
-    tagger = replace(tagger, decode=decode) if decode is not None else tagger
-    wanted: dict[str, Any] = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
-    inference = choose_inference(tagger, language, **wanted, adaptive_default=name in shipped_names())
-    loaded = replace(loaded, taggers={task: tagger}, inference={task: inference})
+    place: dict[str, Any] = {"model": model, "device": device, "precision": precision}
+    wanted: dict[str, Any] = {"strategy": strategy, "decode": decode, "em": em, "adaptive": adaptive}
+    loaded = load_for_scoring(lang, task, **wanted, changes=changes, **place)
+    (task,), language = loaded.taggers, loaded.language.code
     if data.is_dir():
         sentences = corpora.load(data, task, language, split)
     else:
         sentences = corpora.read_labelled(data, task, language)
     if not sentences:
-        raise ZgulError(f"{data} holds no sentences.")
+        raise ZgulError(f"{data} contains no sentences.")
     with ProgressBars(transient=True) as bars:
         result = evaluate(loaded, sentences, report=bars)
     if as_json:
@@ -85,7 +72,7 @@ def _show(result: Evaluation) -> None:
     console.print(format_scores(scores))
     console.print("Support is the number of seqeval's chunks: neighbouring words of one class count once.", style="dim")
     if "CONJ" in scores.per_class:
-        console.print("CONJ is CCONJ and SCONJ: seqeval, the paper's measure, takes them for one class.", style="dim")
+        console.print("CONJ is CCONJ and SCONJ: seqeval, the paper's measure, treats them as one class.", style="dim")
     if result.confusions:
         console.print("\nMost frequent mistakes")
         mistakes = [(pair.gold, pair.predicted, pair.words) for pair in result.confusions]

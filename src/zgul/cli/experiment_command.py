@@ -22,9 +22,9 @@ from zgul.paper.store import DONE, PARTS
 app = new_app("Run the paper's experiments.")
 ONLY = """Parts, groups, methods or targets; slashes join conditions: few-shot/germanic. Repeat the option, or separate
 values with commas."""
-JOBS = "Processes side by side; 0: this one [default: GPU 6, CPU 1]."
-SAME_CODE = "Count finished runs although the code has changed since."
-TUNED = "Results, or an export, whose tuned rates are used instead of tuning again."
+JOBS = "Number of parallel processes; 0 starts no other process [default: 6 on a GPU, 1 on a CPU]."
+SAME_CODE = "Keep finished runs even if the code has changed since."
+TUNED = "Results, or an export, from which to take the tuned rates instead of tuning again."
 SENTENCES = "Include the words of the test files; not every licence allows it."
 
 
@@ -34,23 +34,23 @@ SENTENCES = "Include the words of the test files; not every licence allows it."
 def paper(
     given: dict[str, Any],
     inputs: dict[str, Any],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; it may hold some.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; existing ones stay.")],
     only: Annotated[list[str] | None, typer.Option(help=ONLY)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="All methods on one group and little data.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its time; run nothing.")] = False,
     jobs: Annotated[int | None, typer.Option(min=0, help=JOBS)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start goes on.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start resumes.")] = None,
     same_code: Annotated[bool, typer.Option("--same-code", help=SAME_CODE)] = False,
     tuned: Annotated[Path | None, typer.Option(help=TUNED)] = None,
 ) -> None:
-    """Run the paper's evaluation by all methods, groups and seeds.
+    """Run the paper's evaluation with all methods, groups and seeds.
 
-    Its parts are tuning, zero-shot, variants, few-shot and unlabelled. What is finished is never repeated, and what was
-    killed goes on: start the same command again. A run that fails is recorded and does not stop the others.
-    `zgul report DIR` shows the results.
+    Its parts are tuning, zero-shot, variants, few-shot and unlabelled. To continue after an interruption, start the
+    same command again; finished runs are not repeated. A run that fails is recorded and does not stop the others.
+    `zgul report` turns the results into tables and figures.
     """
     if output.exists() and not output.is_dir():
-        raise ZgulError(f"{output} is a file. --output is a folder.")
+        raise ZgulError(f"{output} is a file. Give a folder with --output.")
     start = Inputs.from_dict(inputs | {"device": find_device(inputs.get("device", "auto")).type})
     experiment = Experiment(start, chosen_protocol(given, quick), output, only or (), same_code, tuned)
     workers = jobs if jobs is not None else (6 if start.device == "cuda" else 1)
@@ -67,7 +67,7 @@ def paper(
         print(f"{len(outcome.failed)} runs failed. They are tried again at the next start.")
         raise typer.Exit(1)
     if outcome.stopped:
-        print("Stopped by --minutes. Start the same command again to go on.")
+        print("Stopped by --minutes. Start the same command again to continue.")
     else:
         print(f"Next: zgul report {shlex.quote(str(output))} --output DIR")
 
@@ -76,7 +76,7 @@ def paper(
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder of results.")],
     file: Annotated[Path, typer.Argument(help="FILE.json, FILE.json.gz or FILE.json.xz")],
-    data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data sets.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder, for statistics of the data.")] = None,
     sentences: Annotated[bool, typer.Option(help=SENTENCES)] = True,
 ) -> None:
     """Write all results as one file, from which every table and figure can be made again."""
@@ -98,8 +98,8 @@ def _show_plan(experiment: Experiment, workers: int) -> None:
     headings = ("part", "group", "method", "runs", "done", "time left")
     new_console().print(make_table(headings, rows, words=3, title="Plan"))
     left = [run for run in runs if run.hash not in done]
-    print(f"{len(runs)} runs, {len(runs) - len(left)} done. With {workers or 1} processes side by side about")
-    print(f"{_time(estimate.total(left, workers))} are left, by runs that were measured here and otherwise roughly.")
+    print(f"{len(runs)} runs, {len(runs) - len(left)} done. With {workers or 1} parallel processes, the rest takes")
+    print(f"about {_time(estimate.total(left, workers))}. Without similar runs measured here, this is a guess.")
     if experiment.protocol.tunes and not experiment.tuned:
         print("Learning rates are tuned first. Runs that depend on them may change.")
 

@@ -1,4 +1,4 @@
-"""``zgul export``: a tagger in a form that runs without zgul."""
+"""``zgul export``: write a tagger in a form that runs without zgul."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ def export(
     model: ModelName = None,
     strategy: Annotated[str | None, typer.Option(help="Another way to infer, without EM: see zgul methods.")] = None,
 ) -> None:
-    """Write a tagger as ONNX, to be run with onnxruntime and tokenizers alone. Without entropy minimisation."""
+    """Write a tagger as ONNX. It needs only onnxruntime and tokenizers, and runs without entropy minimisation."""
     if task == "both":
         raise ZgulError("An ONNX file has one task: --task pos or --task ner.")
     console = Console(stderr=True, highlight=False)

@@ -1,4 +1,4 @@
-"""``zgul languages``: who a language is, which taggers serve it, what accuracy to expect."""
+"""``zgul languages``: show a language, the taggers that serve it, and the accuracy to expect."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -18,7 +18,7 @@ NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt
 
 @app.command()
 def languages(language: Annotated[str | None, typer.Argument(help=NAMES)] = None, as_json: AsJson = False) -> None:
-    """Show the paper's languages and groups, or one language: who it is, what serves it, what accuracy to expect."""
+    """Show the paper's languages and groups, or one language with the taggers that serve it and their accuracy."""
     if language is None:
         print_result(paper_languages(), _show_paper_languages, as_json)
     else:
@@ -65,9 +65,9 @@ def _identity(profile: LanguageProfile) -> list[tuple[str, str]]:
     private = "qaa" <= language.iso3 <= "qtz"
     codes += f"{language.iso3} ({'private use, not ISO 639' if private else 'ISO 639-3'})"
     scripts = zip(language.script_names, language.scripts, strict=True)
-    features = "its own, of URIEL"
+    features = "its own, from URIEL"
     if profile.features_of != language.code:
-        features = f"URIEL has none; those of its closest relative {find(profile.features_of)} are used"
+        features = f"none in URIEL; those of its closest relative {find(profile.features_of)} are used"
     return [
         ("codes", codes),
         ("family", " › ".join(language.family) or "none known"),
@@ -91,7 +91,7 @@ def _similarities(profile: LanguageProfile) -> Table:
 def _service(profile: LanguageProfile) -> list[tuple[str, str]]:
     nearest = find(profile.most_related)
     group, reason = profile.assignment.group, profile.assignment.reason
-    bank = f"none is related; the least distant source is {nearest}"
+    bank = f"no source is related; the least distant one is {nearest}"
     if group:
         bank = f"{', '.join(str(find(code)) for code in group.sources)}: the group's bank; most related is {nearest}"
     rows = [("group", f"{group.name if group else 'none'}: {reason}"), ("adapters", bank)]
@@ -106,5 +106,5 @@ def _accuracy(tagger: Served) -> str:
     if tagger.expected:
         return f"expect an F1 of about {tagger.expected.f1:.0f}: {tagger.expected.note}"
     if tagger.warning:
-        return "expect little: nothing that this tagger learnt from is closely related"
+        return "expect poor tags: this tagger learnt from no closely related language"
     return "the accuracy is not known: no related language was measured"

@@ -34,7 +34,7 @@ def with_options(
     The command receives the values that the user gave in the parameter ``into``.
 
     ``noise.words`` becomes ``--noise-words``; ``flags`` gives other names: ``{"noise.sentences": "--noise"}``.
-    ``panel`` and ``default`` replace what the help page says by the declaration.
+    ``panel`` and ``default`` replace the panel and the default that the declaration gives for the help page.
     """
     parameters = {
         name: _parameter((flags or {}).get(name, name), about, default or _note(about, value), value, panel)
@@ -89,7 +89,7 @@ def _parameter(name: str, about: Declared, note: str, default: Any, panel: str) 
 
 
 def _note(about: Declared, default: Any) -> str:
-    """The default, unless the help text names it itself or there is none."""
+    """The default as text, or "" if there is none or the help text names it already."""
     if "[default" in about.help or default is False or default in ("", ()):
         return ""
     if isinstance(default, float):

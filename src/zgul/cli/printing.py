@@ -1,4 +1,4 @@
-"""What all commands print alike: JSON, tables, progress on standard error."""
+"""Printing for all commands: JSON, tables, progress on standard error."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 def print_result(result: T, show: Callable[[T], None], as_json: bool) -> None:
-    """Print what a library function returned, as JSON or for people by ``show``."""
+    """Print what a library function returned: as JSON, or for people with ``show``."""
     if as_json:
         print_json(result)
     else:
@@ -33,9 +33,9 @@ def print_result(result: T, show: Callable[[T], None], as_json: bool) -> None:
 
 
 def new_console(*, piped: int = 80, at_least: int = 0) -> Console:
-    """A console on standard output. ``piped`` is its width where that is no terminal.
+    """A console on standard output. ``piped`` is its width if standard output is not a terminal.
 
-    With ``at_least`` values are never cut off: a table wider than the screen is left to the terminal to wrap.
+    ``at_least`` is a minimal width, so that no value is cut off. The terminal wraps a table wider than the screen.
     """
     console = Console(highlight=False)
     return Console(highlight=False, width=max(console.width if console.is_terminal else piped, at_least))
@@ -44,7 +44,7 @@ def new_console(*, piped: int = 80, at_least: int = 0) -> Console:
 def make_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1, title: str | None = None
 ) -> Table:
-    """A table without lines. The first ``words`` columns are aligned to the left, the others, numbers, to the right."""
+    """A table without lines. The first ``words`` columns are left-aligned; the others are numbers, right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
     table.padding, table.show_header = (0, 2, 0, 0), any(headings)
     for number, heading in enumerate(headings):
@@ -55,12 +55,12 @@ def make_table(
 
 
 def similarity_colour(value: float) -> str:
-    """From blue (unrelated) over yellow to red (alike)."""
+    """A colour from blue (unrelated) through yellow to red (alike)."""
     return ("blue", "cyan", "green", "yellow", "red")[min(int(value * 5), 4)]
 
 
 class ProgressBars:
-    """Shows the `Status` reports of long work as bars, or as plain lines where there is no terminal.
+    """Shows the `Status` reports of long work as bars, or as plain lines if there is no terminal.
 
     ``with ProgressBars() as bars: train(config, report=bars)``
     """
@@ -95,7 +95,7 @@ class ProgressBars:
             self.console.print(line, soft_wrap=True, markup=False)
 
     def _is_time(self, status: Status) -> bool:
-        """Whether a plain line is due: the first of a stage, the last, one with an evaluation, or after a while."""
+        """Whether to print a plain line: at the start and end of a stage, with an evaluation, or after a while."""
         now, last = time.monotonic(), self._printed.get(status.stage)
         late = last is not None and now - last >= EVERY
         due = late or last is None or status.done == status.total or "dev F1" in status.figures

@@ -1,4 +1,4 @@
-"""``zgul relate``: how related languages are."""
+"""``zgul relate``: show how related languages are."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -13,7 +13,7 @@ from zgul.languages import find, similarity
 from zgul.languages.relatedness import KINDS
 
 app = new_app()
-SHADES = " ░▒▓█"  # so that the heat map reads without colour
+SHADES = " ░▒▓█"  # so that the heat map is readable without colour
 NAMES = "Two or more languages by code or name, the target first."
 
 
@@ -28,7 +28,7 @@ def relate(
         raise ZgulError(f'There is no similarity "{kind}"; choose one of {", ".join(KINDS)}.')
     languages = list({language.iso3: language for language in map(find, names)}.values())
     if len(languages) < 2:
-        raise ZgulError("Name at least two different languages, for instance: zgul relate fo is de en")
+        raise ZgulError("Name at least two different languages, for example: zgul relate fo is de en")
     matrices: dict[str, list[list[float]]] = {
         each: [[round(similarity(a, b, each), 4) for b in languages] for a in languages] for each in KINDS
     }

@@ -1,4 +1,4 @@
-"""``zgul report``: tables and figures of the paper's experiments from their results."""
+"""``zgul report``: write tables and figures from the results of the paper's experiments."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,12 +21,12 @@ def report(
     formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
     data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
     earlier: Annotated[list[str] | None, typer.Option(help="NAME=RESULTS of an earlier protocol. Repeatable.")] = None,
-    label: Annotated[str, typer.Option(help="What these results are called beside earlier ones.")] = "this report",
+    label: Annotated[str, typer.Option(help="Name of these results beside earlier ones.")] = "this report",
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.
 
-    DIR/index.html needs no other file; a page for each language lies beside it. DIR/report.md, DIR/latex and
-    DIR/figures hold the same for papers. HTML and figures need matplotlib: pip install 'zgul[plots]'.
+    DIR/index.html needs no other file. Each language has a page in the same folder. DIR/report.md, DIR/latex and
+    DIR/figures contain the same for use in papers. HTML and figures need matplotlib: pip install 'zgul[plots]'.
     """
     before = {}
     for item in earlier or []:

@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one text."""
+"""Options that several commands share, each with one help text."""
 
 from functools import partial
 from typing import Annotated
@@ -10,10 +10,10 @@ from zgul.ensemble.em import EMConfig
 
 EM_PANEL = "Entropy minimisation"
 TUNED = "as the tagger was tuned"
-TASK = "What to tag [default: what the language's group was made for]."
+TASK = "What to tag [default: the task of the language's group]."
 EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
-ADAPTIVE = "Fast EM with nearly the same tags, or EM as in the paper [default: fast, unless you give its settings]."
-PRECISION = "bfloat16 is faster on CPUs and GPUs that have it, for nearly the same tags."
+ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
+PRECISION = "bfloat16 is faster on CPUs and GPUs that support it, with nearly the same tags."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 

@@ -1,4 +1,4 @@
-"""``zgul tag``: text in, tags out."""
+"""``zgul tag``: tag text, files or folders."""
 
 import sys
 import warnings
@@ -27,7 +27,7 @@ from zgul.tagging.text_tagger import TextTagger
 
 app = new_app()
 SURE_ENOUGH = 0.8
-LITTLE = 15  # letters: in less text any language can look like another
+LITTLE = 15  # letters; in a shorter text, any language can look like another
 TERMINAL = "terminal"  # the format for people
 FORMATS_HELP = "How to write the tags [default: terminal on a screen, else conllu]."
 INPUTS = "Text, files (also .xz, .gz, .bz2, .zst), folders, or - for standard input."
@@ -82,19 +82,19 @@ def tag(
 
 
 def _write(choose: ChooseTagger, sources: list[TextSource], output: str, settings: FileSettings) -> None:
-    """Write one file, or several into a folder, and say what was there already."""
+    """Write one file, or several into a folder, and report what existed already."""
     if len(sources) == 1 and not output.endswith("/") and not Path(output).is_dir():
         with _progress() as report:
             result = tag_file(choose, sources[0], output, settings, report=report)
         if result.held:
             rest = "" if result.held == result.sentences else "; the rest was added"
-            print(f"zgul: {output} held {result.held:,} sentences already{rest}", file=sys.stderr)
+            print(f"zgul: {output} already had {result.held:,} sentences{rest}", file=sys.stderr)
         return
     try:
         with _progress() as report:
             results = tag_files(choose, sources, output, settings, report=report)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(str(stop) or "the same command goes on with the files that are left") from stop
+        raise KeyboardInterrupt(str(stop) or "run the same command again to tag the remaining files") from stop
     failed = sum(bool(result.problem) for result in results)
     kept = sum(0 < result.held == result.sentences for result in results)
     print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} were complete already", file=sys.stderr)
@@ -103,21 +103,21 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
 
 
 def _progress(hidden: bool = False) -> ProgressBars:
-    """A bar on standard error, from the seconds that loading takes."""
+    """A bar on standard error. It is shown while the tagger is still loading, too."""
     bars = ProgressBars(transient=True, hidden=hidden)
     bars(Status("tagging", 0, 0))
     return bars
 
 
 def _guess(text: str) -> str:
-    """Guess the language of a text, and say how sure that is."""
+    """Guess the language of a text, and print how sure the guess is."""
     letters = sum(map(str.isalpha, text))
     best, second, *_ = guess(text)
     sure = f"{best.probability:.0%}" if best.probability < 0.99 else "over 99%"
     looks = f"the text looks like {find(best.code)}, {sure} sure"
     other = f"next comes {find(second.code)}, {second.probability:.0%}"
     if best.probability < SURE_ENOUGH or letters < LITTLE:
-        little = f", but {letters} letters are little to go by" if letters < LITTLE else ""
+        little = f", but {letters} letters are too few to be certain" if letters < LITTLE else ""
         doubt = f"{looks}{little}; {other}. If this is wrong, name the language with --lang."
         warnings.warn(doubt, ZgulWarning, stacklevel=2)
     else:
@@ -126,7 +126,7 @@ def _guess(text: str) -> str:
 
 
 def _show(choose: ChooseTagger, sources: list[TextSource], settings: FileSettings) -> None:
-    """For people: what was done, words over tags, what the tags mean."""
+    """Print for people: a heading, words over tags, and a legend of the tags."""
     console = Console(highlight=False, soft_wrap=True)
     marks: set[str] = set()
     for source in sources:

@@ -24,7 +24,7 @@ from zgul.training.trainer import CHECKPOINT
 app = new_app()
 INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()["options"].declared())  # by --set
 OUTPUT = "Folder for the tagger [default: out/GROUP-METHOD]."
-LEFT_OUT = "Train once without each source, and score it as unseen."
+LEFT_OUT = "For each source, train without it and score it as an unseen language."
 file_option = partial(typer.Option, rich_help_panel="Files")
 
 
@@ -33,22 +33,22 @@ file_option = partial(typer.Option, rich_help_panel="Files")
 def train(
     given: dict[str, Any],
     output: Annotated[Path | None, file_option("--output", "-o", help=OUTPUT)] = None,
-    config: Annotated[Path | None, file_option(help="YAML file with options; the command line wins.")] = None,
-    resume: Annotated[bool, file_option("--resume", help="Go on from the checkpoint in --output.")] = False,
+    config: Annotated[Path | None, file_option(help="YAML file with options; the command line overrides it.")] = None,
+    resume: Annotated[bool, file_option("--resume", help="Continue from the checkpoint in --output.")] = False,
     overwrite: Annotated[bool, file_option("--overwrite", help="Replace what is in --output.")] = False,
-    save_encoder: Annotated[bool, file_option("--save-encoder", help="Put the encoder into the folder, too.")] = False,
+    save_encoder: Annotated[bool, file_option("--save-encoder", help="Also save the encoder in the folder.")] = False,
     bits: Annotated[int, file_option(help="Bits per saved number: 32, 16, or 9 for a small tagger.")] = 32,
     leave_one_out: Annotated[bool, typer.Option("--leave-one-out", help=LEFT_OUT)] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Set any option: options.combine=max.")] = None,
 ) -> None:
     """Train a tagger on source languages. The defaults are the paper's.
 
-    Every option can also stand in a YAML file for --config; the resolved ones are saved as train.yaml beside the model.
-    Ctrl-C leaves a checkpoint, and `zgul train --output DIR --resume` goes on from it.
+    You can also set every option in a YAML file (--config). The options of a run are saved as train.yaml beside the
+    model. Ctrl-C saves a checkpoint, and `zgul train --output DIR --resume` continues from it.
     """
     if output is None and not leave_one_out:
         if "group" not in given:
-            raise ZgulError("Say where the tagger goes: --output DIR (only --group has a default place).")
+            raise ZgulError("Name the folder for the tagger with --output DIR. (Only --group has a default folder.)")
         output = Path("out") / f"{given['group']}-{given.get('method', 'zgul')}"
     begun = output / (run.LEAVE_ONE_OUT if leave_one_out else run.CONFIG) if resume and output is not None else None
     base = config or (begun if begun is not None and begun.is_file() else None)
@@ -61,8 +61,8 @@ def train(
 
 
 def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """The values of a file, then those of options, then those of --set. Later ones win."""
-    implied = ("task", "sources", "leave_out") if "group" in given else ()  # a group brings its own
+    """Merge the values of a file, of options and of --set. Later ones win."""
+    implied = ("task", "sources", "leave_out") if "group" in given else ()  # a group has its own
     values = {name: value for name, value in base.items() if name not in implied}
     for changes in (given, *map(_parse_setting, settings)):
         for name, value in changes.items():
@@ -72,31 +72,31 @@ def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> 
 
 
 def _parse_setting(setting: str) -> dict[str, Any]:
-    """``options.combine=max`` as the values that it sets."""
+    """Parse a setting such as ``options.combine=max`` into nested values."""
     name, equals, text = setting.partition("=")
     if not equals:
         raise ZgulError(f"--set takes NAME=VALUE, such as options.combine=max, not {setting!r}.")
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ZgulError(f"--set {setting}: the value cannot be read.") from error
+    except Exception as error:  # PyYAML raises anything, for example for !!timestamp x
+        raise ZgulError(f"--set {setting}: the value is not valid YAML.") from error
     outer, dot, inner = name.strip().partition(".")
     return {outer: {inner: value} if dot else value}
 
 
 @contextmanager
 def _stoppable(begun: Path | None, saving: run.Saving, more: str = "") -> Iterator[ProgressBars]:
-    """Show progress. When the user stops the work, say how to go on; ``begun`` is a file that there is by then."""
+    """Show progress. If the user stops the work after the file ``begun`` was written, say how to continue."""
     try:
         with ProgressBars() as bars:
             yield bars
     except KeyboardInterrupt as stop:
         if begun is None or not begun.is_file():
-            raise KeyboardInterrupt("there was nothing to keep yet") from stop
+            raise KeyboardInterrupt("nothing was saved yet") from stop
         more += " --save-encoder" if saving.save_encoder else ""
         more += f" --bits {saving.bits}" if saving.bits != 32 else ""
         again = f"zgul train --output {shlex.quote(str(begun.parent))} --resume{more}"
-        raise KeyboardInterrupt(f"nothing is lost. Go on with: {again}") from stop
+        raise KeyboardInterrupt(f"the work so far is saved. Continue with: {again}") from stop
 
 
 def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:

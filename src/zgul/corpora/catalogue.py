@@ -1,6 +1,6 @@
-"""Catalogue of the paper's datasets, and how they are fetched into a data folder as ``DIR/TASK/LANG/SPLIT.tsv``.
+"""The catalogue of the paper's datasets. It fetches them into a data folder as ``DIR/TASK/LANG/SPLIT.tsv``.
 
-``datasets.toml`` beside this module lists them, in the releases that contain the paper's own test files, word for word.
+``datasets.toml`` lists the datasets, in the releases that contain the paper's own test files word for word.
 ``checksums.txt`` has the checksums in the format of ``sha256sum``. Other files are trusted on first fetch.
 
 The upstream files stay in ``DIR/raw``; several treebanks of one language are joined in the order of the catalogue.
@@ -108,7 +108,7 @@ DATASETS = tuple(_make_dataset(name, family | line) for name, family in _CONTENT
 
 
 def select(group: str | None = None, task: str | None = None, language: str | None = None) -> list[Dataset]:
-    """The datasets of a group, a task and a language code. None does not restrict."""
+    """The datasets of a group, a task and a language code. None means any."""
     groups = sorted({name for dataset in DATASETS for name in dataset.groups})
     group = group and group.lower()
     if group not in (None, *groups):
@@ -120,7 +120,7 @@ def select(group: str | None = None, task: str | None = None, language: str | No
 
 
 def find(pattern: str) -> list[Dataset]:
-    """The datasets with a name ("ud/fo_oft") or pattern ("masakhaner/*"), at least one."""
+    """Find the datasets with this name ("ud/fo_oft") or pattern ("masakhaner/*"). It is an error if there are none."""
     names = {dataset.name: dataset for dataset in DATASETS}
     matches = fnmatch.filter(names, pattern.lower())
     if not matches:
@@ -149,7 +149,7 @@ def at_release(dataset: Dataset, release: str) -> Dataset:
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """What became of one upstream file."""
+    """The result of fetching one upstream file."""
 
     dataset: str
     path: Path  # of the copy in the data folder
@@ -177,7 +177,7 @@ def fetch_datasets(
     options: DownloadOptions = DownloadOptions(),
     report: Report = silent,
 ) -> FetchResult:
-    """Fetch datasets by name or pattern, or those of a group, and build the files that they have a part in.
+    """Fetch datasets by name or pattern, or those of a group, and write the files of the data folder.
 
     ``release`` is another UD release than the paper's. ``mirror`` replaces the hosts of the catalogue.
     """
@@ -217,7 +217,7 @@ class _Fetch:
         """Download first, then write each file of the folder once, then record what is now trusted."""
         places = {place for dataset in datasets for place in dataset.places}
         for path in sorted(self.root / place for place in places.difference(self.laid_out)):
-            if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never write over, or beside, files of others
+            if others := sorted(path.parent.glob(f"{path.stem}.*")):  # never overwrite other files or mix with them
                 raise ZgulError(f"{others[0]} was not written by zgul. Choose another folder with --output.")
         releases = self.releases | {dataset.name: dataset.release for dataset in datasets}
         known = (at_release(listed, releases[listed.name]) for listed in DATASETS if listed.name in releases)
@@ -281,4 +281,4 @@ def _read_member(path: Path, inner: str, part: str) -> Iterator[Sentence]:
                         return
                 raise ZgulError(f"{path}: the archive contains no {inner}/{part}.")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ZgulError(f"{path} is not the archive it should be ({error}).") from error
+        raise ZgulError(f"{path} cannot be read as WikiAnn's archive ({error}).") from error

@@ -1,6 +1,6 @@
 """Files with one word and its tag a line, and a blank line after each sentence.
 
-Two columns and CoNLL-2003's four or more are read alike: the word comes first and the tag last. Columns are separated
+Files may have two columns, or more as in CoNLL-2003: the word comes first and the tag last. Columns are separated
 by tabs or, in lines without a tab, by spaces. ``-DOCSTART-`` lines are skipped. Entities in IOB1, IOB2, BIOES or BILOU
 become IOB2. A file that mixes IOB1 and IOB2 is read as the CoNLL scorer reads it, with a warning.
 
@@ -83,4 +83,4 @@ def _read_blocks(lines: Lines, task: str | None) -> Iterator[tuple[int, list[str
     if lines.unfinished:
         lines.warn("the last line has no line end; the file may have been cut short")
     if stray_i and needless_b:
-        lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; they were read as if with B-")
+        lines.warn(f"{stray_i} entities in this file begin with I- instead of B-; the I- was read as B-")

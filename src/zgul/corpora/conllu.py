@@ -1,8 +1,8 @@
 """CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html).
 
 Every line is kept (comments, multi-word tokens such as ``1-2``, empty nodes such as ``8.1``), so writing what was read
-gives the same bytes; of several blank lines one is kept. Part-of-speech tags are in column 4 (UPOS), entities in column
-10 (MISC) as ``NER=B-PER``, and a word's own language in code-switched text in MISC as ``Lang=de``.
+gives the same bytes. Only repeated blank lines become one. Part-of-speech tags are in column 4 (UPOS), entities in
+column 10 (MISC) as ``NER=B-PER``. In code-switched text, MISC has a word's own language as ``Lang=de``.
 """
 
 import re
@@ -39,13 +39,13 @@ Token = tuple[str, bool, list[str]]  # the form as written, whether a space foll
 
 
 def looks_like_conllu(line: str) -> bool:
-    """Whether the first line of a file is one that CoNLL-U files begin with."""
+    """Whether a CoNLL-U file can begin with this line."""
     return _BEGINNING.match(line) is not None
 
 
 @dataclass(slots=True)
 class ConlluSentence:
-    """One sentence as it is in the file. Its words are the syntactic ones, whose ID is a whole number."""
+    """One sentence as it is in the file. Its words are the syntactic words, whose IDs are whole numbers."""
 
     comments: list[str]  # lines that start with #
     rows: list[list[str]]  # ten columns each: words, multi-word tokens, empty nodes
@@ -197,7 +197,7 @@ def _known_language(code: str) -> str:
     try:
         return find(code).code
     except ZgulError:
-        problem = f"Lang={code} in MISC is not a language that zgul knows; such words count as the text's own language"
+        problem = f"Lang={code} in MISC is not a language that zgul knows; such words get the language of the text"
         warnings.warn(problem, ZgulWarning, stacklevel=4)
         return ""
 

@@ -25,7 +25,7 @@ _LABELLED = re.compile(r"([^.].*)\.(?:tsv|txt|conllu)(?:\.(?:xz|gz|zst|bz2))?")
 
 
 def source_split(group: str, language: str, split: str) -> str:
-    """The name of a source's split in a group of the paper: in the Indo-Aryan group all sources are WikiAnn."""
+    """The name of a source's split in a group of the paper. The Indo-Aryan group uses WikiAnn's English."""
     return f"panx.{split}" if (group, language) == ("indo-aryan", "en") else split
 
 
@@ -57,7 +57,7 @@ def _format(path: Path) -> str:
         with open_binary(path) as file:
             beginning = file.read(1 << 12).decode("utf-8", "replace").removeprefix(BOM)
     except DAMAGED:
-        return "columns"  # whose reader says what is wrong
+        return "columns"  # the reader of columns reports the problem
     lines = [line for line in beginning.split("\n")[:-1] if line.strip()]  # the last one may be cut
     if lines and conllu.looks_like_conllu(lines[0]):
         return "conllu"
@@ -72,11 +72,11 @@ class DataFolder:
         self.path = Path(path)
 
     def labelled_file(self, task: str, language: str, split: str) -> Path | None:
-        """The file of a split, or None if it is not there."""
+        """The file of a split, or None if it does not exist."""
         return next(iter(_existing(self.path / task / language, split, FORMATS)), None)
 
     def sentences(self, task: str, language: str, split: str) -> list[Sentence]:
-        """Read a split; an error says which splits and languages are there instead."""
+        """Read a split. If it does not exist, the error names the splits and languages that do."""
         if task not in TASKS:
             raise ZgulError(f"unknown task {task!r}: choose pos or ner")
         files = _existing(self.path / task / language, split, FORMATS)
@@ -88,7 +88,7 @@ class DataFolder:
             raise ZgulError(f"no {task} data for {language!r}, split {split!r}, in {self.path}; {there}")
         if len(files) > 1:
             others = ", ".join(file.name for file in files[1:])
-            warnings.warn(f"{files[0]} is read; beside it lies {others}", ZgulWarning, stacklevel=3)
+            warnings.warn(f"{files[0]} is read; {others} in the same folder is ignored", ZgulWarning, stacklevel=3)
         return read_labelled(files[0], task, language)
 
     def splits(self) -> list[tuple[str, str, str]]:
@@ -99,14 +99,14 @@ class DataFolder:
         splits = {(path.parts[-3], path.parts[-2], name[1]) for path, name in names if name and path.is_file()}
         if splits:
             return sorted(splits, key=_rank)
-        raise ZgulError(f"{self.path} has no labelled data such as pos/fo/test.tsv (`zgul data fetch` gets some)")
+        raise ZgulError(f"{self.path} has no labelled data such as pos/fo/test.tsv. Fetch some with: zgul data fetch")
 
     def text_files(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> list[Path]:
-        """The files of unlabelled text of a language that are there."""
+        """The existing files of unlabelled text of a language."""
         return [path for kind in kinds for path in _existing(self.path / "text", f"{language}.{kind}", (".txt",))]
 
     def text_lines(self, language: str, kinds: Iterable[str] = TEXT_KINDS) -> Iterator[str]:
-        """Read the lines of the text files of a language, without blank ones."""
+        """Read the lines of the text files of a language, without blank lines."""
         kinds = tuple(kinds)
         paths = self.text_files(language, kinds)
         if not paths:

@@ -1,8 +1,8 @@
 """Lines of text from a file, a compressed file, standard input or an open stream.
 
-All readers share this module. Refused with a ``ZgulError`` that names the file and the line: bytes that are not UTF-8,
-NUL characters, damaged or truncated compressed files, lines over 16 MiB. Repaired with one ``ZgulWarning`` per file: a
-byte-order mark, Windows line ends.
+All readers share this module. It refuses bytes that are not UTF-8, NUL characters, damaged or truncated compressed
+files, and lines over 16 MiB; the ``ZgulError`` names the file and the line. It repairs a byte-order mark and Windows
+line ends, with one ``ZgulWarning`` per file.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Lines:
                 yield line
 
     def blocks(self, separator: str = "\n") -> Iterator[tuple[int, list[str]]]:
-        """The lines between blank lines, or lines that begin with ``separator``, and the number of the first."""
+        """Blocks of lines between blank lines or lines that begin with ``separator``, with their first line number."""
         block: list[str] = []
         characters = 0
         for line in self:
@@ -105,7 +105,7 @@ class Lines:
 
 
 def damage(name: str, line: int, error: Exception) -> ZgulError:
-    """Explain one of ``DAMAGED``, which was raised after this many lines."""
+    """Make a `ZgulError` from one of the errors ``DAMAGED``, which was raised after this many lines."""
     return ZgulError(f"{name}, after line {line}: damaged or cut short ({error}); get a whole copy of the file")
 
 

@@ -1,9 +1,9 @@
-"""Plain text of any script: running text in paragraphs, or one sentence a line, perhaps with spaces between all words.
+"""Plain text of any script: running text in paragraphs, or one sentence a line, also with spaces between all words.
 
 Running text is split without a language model. Words are those of Unicode (UAX 29), with the exceptions in
 ``patterns.toml``, which bring them closer to those of treebanks. English clitics are split off (do|n't, it|'s). A full
 stop belongs to the word before it if that is an initial (J. Smith, z. B.), an ordinal (3. mai), an abbreviation
-(``abbreviations.toml``), or short and the sentence goes on (etc. and). In scripts without spaces, words are single
+(``abbreviations.toml``), or short and the sentence continues (etc. and). In scripts without spaces, words are single
 characters.
 
 Sentences end as in UAX 29, at a terminator of any script (property Sentence_Break: ``. ! ? । ። ؟ ։ 。`` and more) with
@@ -98,7 +98,7 @@ def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> It
         lines, form = chain(first, lines), "sentences" if lines_are_sentences(first) else "raw"
         if form == "sentences":
             seen = "most lines are short and have no final punctuation, so each line is read as a sentence"
-            advice = "If sentences go on from line to line, say that it is running text (--input text, form='raw')."
+            advice = "If sentences continue on the next line, use --input text (in Python: form='raw')."
             warnings.warn(f"{name}: {seen}. {advice}", ZgulWarning, stacklevel=2)
     yield from stream(lines, language) if form == "raw" else _one_a_line(lines, form, language)
 
@@ -160,9 +160,9 @@ def spaced_words(text: str, language: str | None = None) -> Sentence:
 def stream(lines: Iterable[str], language: str | None = None) -> Iterator[Sentence]:
     """Split a text that comes line by line. A sentence that is longer than ``BUFFER`` is cut at the end of a line."""
     abbreviations = Abbreviations(language)
-    text = ""  # what is not given out yet
-    position = carried = 0  # where it begins, and how much of it was looked at before
-    after_blank = False  # a blank line stands before the next sentence
+    text = ""  # the text that was not yielded yet
+    position = carried = 0  # where it begins, and how much of it was examined before
+    after_blank = False  # whether a blank line comes before the next sentence
     for line in chain(lines, [""]):
         text += line.removesuffix("\n") + "\n"
         blank = _PATTERN.blanks.fullmatch(line) is not None
@@ -206,7 +206,7 @@ def _word_spans(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _sentences_of_paragraph(text: str, spans: list[Span], abbreviations: Abbreviations) -> Iterator[list[Span]]:
     sentence: list[Span] = []
-    terminator: Span | None = None  # ends the sentence unless the next word goes on with it
+    terminator: Span | None = None  # ends the sentence unless the next word continues it
     for index, span in enumerate(spans):
         if terminator:
             if span[0] == sentence[-1][1] and _PATTERN.closer.fullmatch(text, *span):

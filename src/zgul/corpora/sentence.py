@@ -1,4 +1,4 @@
-"""A sentence of words with their tags, which readers give to taggers; the tags of the two tasks.
+"""The class `Sentence`, which readers of corpora produce and taggers read, and the tags of the two tasks.
 
 Parts of speech are the 17 universal ones. Entities are read in IOB1, IOB2, BIOES or BILOU.
 """
@@ -28,8 +28,8 @@ class Sentence:
     text: str | None = None  # the raw text that the words were cut from
     offsets: list[tuple[int, int]] | None = None  # [start, end) of each word in `text`
     start: int = 0  # where `text` begins in its document
-    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
-    block: Any = None  # the `ConlluSentence` that it was read from, where its other columns are to be kept
+    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, if known
+    block: Any = None  # the `ConlluSentence` that it was read from, if its other columns must be kept
 
     def __post_init__(self) -> None:
         for name in ("tags", "word_languages", "offsets"):

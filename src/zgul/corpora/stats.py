@@ -1,7 +1,7 @@
 """Statistics of a data folder as in the paper's appendix: sentences, scripts, tags, overlap with the sources.
 
-Nearest to the paper's "token-level overlap (in % IOU)" is the share of a test file's running words that occur in the
-training data of the group's sources. docs/data.md compares other definitions.
+Overlap is the share of a test file's running words that occur in the training data of the group's sources. This is
+closest to the paper's "token-level overlap (in % IOU)". docs/data.md compares other definitions.
 """
 
 import tomllib
@@ -112,7 +112,7 @@ def measure(data_dir: Path | str, report: Report = silent) -> Statistics:
 
 
 def overlap(test: Counter[str], sources: Iterable[Counter[str]]) -> float:
-    """Per cent of the running words of a test file that occur in the training data of the sources."""
+    """The share of a test file's running words that occur in the training data of the sources, in per cent."""
     known = set().union(*sources)
     return 100 * sum(count for word, count in test.items() if word in known) / max(1, test.total())
 
@@ -127,6 +127,6 @@ def dominant_script(words: Counter[str]) -> str:
 
 
 def _source_files(group: Group, split: str, splits: Iterable[SplitKey]) -> list[SplitKey]:
-    """The files of a group's sources; the plain split where the group's own is not there."""
+    """The files of a group's sources, or the plain split if the group's own split does not exist."""
     own = [(group.task, code, source_split(group.name, code, split)) for code in group.sources]
     return [key if key in splits else (group.task, key[1], split) for key in own]

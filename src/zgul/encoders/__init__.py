@@ -1,5 +1,6 @@
-"""Encoders: what everything stands on. `load` reads the embedded one, and any BERT- or XLM-R-like one."""
+"""Encoders turn pieces of words into vectors. `load` reads the embedded encoder, or any BERT, RoBERTa or XLM-R."""
 
+import os
 from pathlib import Path
 
 from zgul.encoders.embedded import SUFFIX, load_embedded, load_q4, save_q4
@@ -12,13 +13,13 @@ __all__ = ["Encoder", "EncoderConfig", "PieceTokenizer", "load", "pieces_used", 
 
 
 def load(name: str | Path) -> tuple[Encoder, PieceTokenizer]:
-    """A frozen encoder in float32 and its tokenizer: "embedded", a ``.q4.safetensors`` file, a folder or a hub name."""
+    """Load a frozen encoder in float32 and its tokenizer: "embedded", a 4-bit file, a folder or a hub name."""
     name = str(name)
     if name == "embedded":
         return load_embedded()
     if name.endswith(SUFFIX):
         return load_q4(name)
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111  # leaves users that do not exist as they are
     if folder.is_dir():
         return load_folder(folder)
     if folder.exists():

@@ -1,12 +1,12 @@
-"""Words to sub-word pieces, encoded corpora as flat arrays of pieces, and the padded batches that are cut out of them.
+"""Cut words into sub-word pieces, store corpora as flat arrays of pieces, and cut padded batches out of them.
 
-Each word is cut into pieces by itself, once however often it occurs; the rest is array arithmetic. A tag belongs to
-the first piece of its word. Sentences longer than the encoder's limit are cut at word borders into chunks.
+Each distinct word is cut into pieces once, by itself. The rest is array arithmetic. A tag belongs to the first piece
+of its word. Sentences longer than the encoder's limit are cut at word borders into chunks.
 
-Letters that the vocabulary lacks, as in a fifth of the words of Old Church Slavonic, can be read as similar ones (off
-in paper-faithful runs). The Unicode standard says which: the canonical parts of a letter (``ǘ``: ``ü``, then ``u``),
-nothing for a combining mark, the other case, and the letter of the same name without what it is "with" or what comes
-before it (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``).
+Letters that the vocabulary lacks, as in a fifth of the words of Old Church Slavonic, can be read as similar letters
+(the paper does not do this). The Unicode standard defines what is similar: the canonical parts of a letter (``ǘ``:
+``ü``, then ``u``), nothing for a combining mark, the other case, and the letter with a shorter name, without the part
+after "WITH" or without its first words (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``).
 """
 
 import contextlib
@@ -28,17 +28,16 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.errors import ZgulError
 
 Integers = NDArray[np.int64]
-IGNORED = -100  # the label of what is not trained on: continuation pieces, padding, unannotated words
-# On a CPU nothing is gained by batches of more than ENOUGH tokens, so they hold chunks of nearly the same length:
-# at least NEAR times the longest.
-NEAR, ENOUGH = 0.9, 512
-MAX_TYPES = 50_000  # word types that are remembered; about 15 MB
-STEPS = 3  # from a letter to a similar one, to one similar to that, and so on
+IGNORED = -100  # the label of pieces that are not trained on: continuation pieces, padding, unannotated words
+ENOUGH = 512  # tokens in a batch: fewer are not worth having less padding
+MAX_TYPES = 50_000  # distinct words that are remembered; about 15 MB
+LONGEST = 10_000  # characters of a word that are cut into pieces: more than any encoder reads
+STEPS = 3  # how many times a letter may be replaced by a similar one
 
 
 @dataclass(frozen=True)
 class ModelLanguages:
-    """The languages that a model is to read: a row for each, with what the method knows of it."""
+    """The languages of a model's input. The language table has a row for each, with what the method knows about it."""
 
     rows: dict[str, int]  # language code -> row
     values: Tensor  # [M, ·]: URIEL features for ZGUL and CPG, adapter scores for MADX
@@ -65,7 +64,7 @@ class Batch:
         return replace(self, **parts)
 
     def padded(self, rows: int, length: int, pad: int) -> Self:
-        """The same sentences among ``rows`` many, all of this length. ``pad`` is the piece that stands for none."""
+        """Pad the batch to this many rows of this length. ``pad`` is the id of the padding piece."""
         count, width = self.input_ids.shape
         if rows < count or length < width:
             raise ValueError(f"{count} sentences of {width} pieces do not fit into {rows} of {length}")
@@ -74,7 +73,7 @@ class Batch:
             return self
         fills = {"input_ids": pad, "mask": False, "words": False, "labels": IGNORED}
         parts = {name: F.pad(getattr(self, name), along + down, value=fill) for name, fill in fills.items()}
-        parts["mask"][count:, 0] = True  # attention over nothing is not a number
+        parts["mask"][count:, 0] = True  # attention over no position at all would give NaN
         longer = torch.cat([self.languages, self.languages[:, :1].expand(-1, along[1])], dim=1)
         parts |= {"languages": F.pad(longer, (0, 0) + down), "corpora": F.pad(self.corpora, down)}
         return replace(self, **parts, rows=F.pad(self.rows, down, value=-1))
@@ -103,7 +102,7 @@ class EncodedCorpus:
         return replace(self, **moved)
 
     def batch(self, rows: Tensor, length: int) -> Batch:
-        """The chunks ``rows`` [B] (-1: an empty row) as a batch padded to ``length``."""
+        """Make a batch of the chunks ``rows`` [B], padded to ``length``. -1 stands for an empty row."""
         begin, end, pad = self.specials
         real, rows_safe = rows >= 0, rows.clamp(min=0)
         lengths = torch.where(real, self.lengths[rows_safe], 0)[:, None]  # [B, 1]
@@ -115,7 +114,7 @@ class EncodedCorpus:
         ids = torch.where((place == lengths) & real[:, None], end, ids)
         return Batch(
             input_ids=ids,
-            # an empty row keeps one visible position, because attention over nothing is not a number
+            # an empty row keeps one visible position, because attention over no position would give NaN
             mask=((place <= lengths) & real[:, None]) | (place == -1),
             words=inside & self.first[index],
             languages=torch.where(inside, self.languages[index], self.languages[self.starts[rows_safe]][:, None]),
@@ -125,8 +124,14 @@ class EncodedCorpus:
             table=self.table,
         )
 
-    def batches(self, max_tokens: int, *, multiple: int = 1, rows: Tensor | None = None) -> Iterator[Batch]:
-        """All chunks (or these) once, longest first, in batches of at most about ``max_tokens``, padding included."""
+    def batches(
+        self, max_tokens: int, *, multiple: int = 1, alike: float = 0.0, rows: Tensor | None = None
+    ) -> Iterator[Batch]:
+        """Yield batches of all chunks, or of ``rows``, longest first. A batch has about ``max_tokens`` with padding.
+
+        Lengths are padded to a ``multiple``. The chunks of a large batch are at least ``alike`` times as long as its
+        longest.
+        """
         all_lengths = self.lengths.cpu()
         order = torch.arange(len(self)) if rows is None else rows.cpu()
         order = order[torch.argsort(all_lengths[order], descending=True, stable=True)]
@@ -136,9 +141,8 @@ class EncodedCorpus:
             longest = int(lengths[at])
             length = -(-longest // multiple) * multiple
             count = max(1, max_tokens // length)
-            if not self.pieces.is_cuda:
-                near = int((lengths[at : at + count] >= NEAR * longest).sum())
-                count = min(count, max(near, -(-ENOUGH // length)))
+            near = int((lengths[at : at + count] >= alike * longest).sum())
+            count = min(count, max(near, -(-ENOUGH // length)))
             yield self.batch(order[at : at + count].to(self.starts.device), length)
             at += count
 
@@ -150,7 +154,7 @@ class EncodedCorpus:
         into[index[wanted]] = values[wanted].to(into.dtype)
 
     def by_word(self, values: Tensor) -> Tensor:
-        """Values [P, ...] of pieces to those of the words [words, ...], on the CPU."""
+        """Pick the values of words [words, ...] from the values of pieces [P, ...], on the CPU."""
         return values[self.first].cpu()
 
 
@@ -163,13 +167,13 @@ class PieceEncoder:
         """With ``related_letters``, letters that the vocabulary lacks are read as similar ones."""
         self.tokenizer, self.related_letters, self.max_types = tokenizer, related_letters, max_types
         self.max_pieces = max_pieces - 2  # of the encoder's input, without the two special pieces
-        # Entries are complete when they are added and never change, and a full table is replaced, not emptied:
-        # whoever holds a table can go on using it.
+        # Entries are complete when they are added and never change. A full table is replaced, not emptied.
+        # So a thread that holds a table can continue to use it.
         self._table: dict[str, NDArray[np.int32]] = {}
         self._replacements: dict[int, str] = {}  # code point -> what it is read as, for str.translate
 
     def pieces(self, words: Sequence[str]) -> list[NDArray[np.int32]]:
-        """The pieces of each word. Every word has at least one."""
+        """The pieces of each word. Every word has at least one piece."""
         table = self._learn(words)
         return [table[word] for word in words]
 
@@ -179,7 +183,7 @@ class PieceEncoder:
         return float((pieces == self.tokenizer.unknown).mean()) if len(pieces) else 0.0
 
     def replacements(self, letters: Iterable[str]) -> dict[str, str]:
-        """Which of these letters are read as another one, and as which."""
+        """Map each of these letters that is read as another letter to that letter."""
         letters = list(letters)
         self._learn_letters(letters)
         return {letter: other for letter in letters if (other := self._replacements[ord(letter)]) != letter}
@@ -196,7 +200,7 @@ class PieceEncoder:
         """Encode sentences for a model that knows ``languages``.
 
         A tag that ``labels`` lacks is unannotated and stays out of the loss. ``corpora`` numbers the corpus of each
-        sentence. ``words`` replaces the sentences' words, by noised ones for example.
+        sentence. ``words`` replaces the sentences' words, for example by words with spelling noise.
         """
         words = words if words is not None else [sentence.words for sentence in sentences]
         running = [word for sentence in words for word in sentence]
@@ -233,26 +237,26 @@ class PieceEncoder:
         )
 
     def _learn(self, words: Sequence[str]) -> dict[str, NDArray[np.int32]]:
-        """The table with all of these words, those with unknown letters by related ones where that is asked for."""
+        """Add these words to the table and return it. With ``related_letters``, unknown letters are replaced first."""
         if len(self._table) > self.max_types:
             self._table = {}
         table = self._table
         new = [word for word in dict.fromkeys(words) if word not in table]
         unknown = self.tokenizer.unknown
-        cut = self.tokenizer.tokenise(new)
+        cut = self.tokenizer.tokenise([word[:LONGEST] for word in new])
         strange = [n for n, ids in enumerate(cut) if unknown in ids] if self.related_letters else []
         if strange:
-            self._learn_letters({letter for n in strange for letter in new[n]})
-            again = self.tokenizer.tokenise([new[n].translate(self._replacements) for n in strange])
+            self._learn_letters({letter for n in strange for letter in new[n][:LONGEST]})
+            again = self.tokenizer.tokenise([new[n][:LONGEST].translate(self._replacements) for n in strange])
             for n, ids in zip(strange, again, strict=True):
                 cut[n] = ids or cut[n]
         for word, ids in zip(new, cut, strict=True):
-            # a word that the normaliser removes altogether (a lone zero-width joiner, say) still needs a place
+            # a word that the normaliser removes completely (such as a zero-width joiner) still needs a piece
             table[word] = np.array(ids or [unknown], dtype=np.int32)
         return table
 
     def _learn_letters(self, letters: Iterable[str]) -> None:
-        """Find for every unknown letter the nearest related one that is known, if there is one."""
+        """Find the most similar known letter for every unknown letter, if there is one."""
         new = sorted(letter for letter in letters if ord(letter) not in self._replacements)
         candidates = sorted({other for letter in new for other in (letter, *similar_letters(letter)) if other})
         unknown = self.tokenizer.unknown
@@ -284,7 +288,7 @@ def _language_rows(sentences: Sequence[Sentence], sizes: Integers, rows: dict[st
     codes: list[str | None] = []
     for sentence, size in zip(sentences, sizes.tolist(), strict=True):
         own, language = sentence.word_languages, sentence.language
-        # in training, a foreign word may be in a language that is no source: it counts as the sentence's
+        # in training, a foreign word may be in a language that is not a source: it gets the sentence's language
         codes += [language] * size if own is None else [code if code in rows else language or code for code in own]
     for code in set(codes) - rows.keys():
         raise ZgulError(f"A sentence is in {code!r}, but the model was prepared for: {', '.join(rows)}.")
@@ -293,7 +297,7 @@ def _language_rows(sentences: Sequence[Sentence], sizes: Integers, rows: dict[st
 
 @cache
 def similar_letters(letter: str) -> tuple[str, ...]:
-    """List what may replace a letter, the most similar first. The empty string means that it may be left out."""
+    """The letters that may replace a letter, the most similar first. An empty string means that it may be left out."""
     similar = dict.fromkeys([letter])
     newest = [letter]
     for _ in range(STEPS):

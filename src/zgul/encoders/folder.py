@@ -1,34 +1,28 @@
 """Encoders in Hugging Face's form: a folder, the Hugging Face cache, or the hub.
 
-A folder holds ``config.json``, ``model.safetensors`` (perhaps in several files with an index) or ``pytorch_model.bin``,
-and ``tokenizer.json``. Code that comes with a model is never run, and pickles are read with ``weights_only``.
+A folder holds ``config.json``, ``model.safetensors`` (or several files with an index) or ``pytorch_model.bin``, and
+``tokenizer.json``. Code that comes with a model is never run, and pickles are read with ``weights_only``.
 """
 
 import json
-import pickle
-import struct
-import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.tokenizer import SPECIALS_FILE, TOKENIZER, PieceTokenizer
 from zgul.errors import ZgulError, first_line
 from zgul.files import read_json, write_json
-from zgul.tensors import save_tensors
+from zgul.tensors import load_pickled, map_tensors, save_tensors
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX = f"{WEIGHTS}.index.json"
-# One layout: embeddings, then layers of attention and feed-forward with post-norms. Adapters need this.
+# All have the layout that adapters need: embeddings, then layers of attention and feed-forward with post-norms.
 CLASSES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
-LARGEST = 10_000_000  # of any size in a configuration; a larger one is a mistake, or meant to exhaust the memory
+LARGEST = 10_000_000  # limit of each size in a configuration; larger ones are mistakes, or attacks on the memory
 _SIZES = {  # our field -> key in config.json, default
     "vocabulary": ("vocab_size", None),
     "width": ("hidden_size", None),
@@ -42,24 +36,24 @@ _SIZES = {  # our field -> key in config.json, default
 
 
 def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
-    """An encoder in float32 and its tokenizer."""
+    """Load an encoder in float32 and its tokenizer."""
     try:
         config = config_from_hub(read_json(folder / CONFIG), str(folder))
         tokenizer = PieceTokenizer.from_folder(folder)
         if tokenizer.backend.get_vocab_size() > config.vocabulary:
             raise ValueError(f"{TOKENIZER} has more pieces than {CONFIG} says, {config.vocabulary}")
         return Encoder.from_hub(config, _read_weights(folder)).float(), tokenizer
-    except (OSError, ValueError, RuntimeError, SafetensorError, struct.error) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         needed = f"It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, as save_pretrained of transformers writes them"
         raise ZgulError(f"{folder} holds no complete encoder ({first_line(error)}). {needed}.") from error
 
 
 def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
-    """An encoder by its name on the Hugging Face hub. The local copy is preferred: it needs no network."""
+    """Load an encoder by its name on the Hugging Face hub. A local copy comes first, because it needs no network."""
     try:
         try:
             folder = _download(name, local=True)
-        except FileNotFoundError:  # what huggingface_hub's own error for this is
+        except FileNotFoundError:  # huggingface_hub's own error is a subclass of it
             folder = _download(name, local=False)
     except Exception as error:  # huggingface_hub's own errors, and those of the HTTP library it uses
         tried = f"Tried: a folder of that name, the Hugging Face cache, and the hub ({first_line(error)})"
@@ -78,7 +72,7 @@ def save(encoder: Encoder, tokenizer: PieceTokenizer, folder: Path) -> None:
 def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> EncoderConfig:
     """Check and convert the contents of a ``config.json``."""
     model_type = values.get("model_type")
-    if model_type not in CLASSES:
+    if not isinstance(model_type, str) or model_type not in CLASSES:
         raise ZgulError(f"{name} is of the type {model_type!r}. zgul works with {', '.join(CLASSES)}.")
     if (kind := values.get("position_embedding_type", "absolute")) != "absolute":
         raise ZgulError(f"{name} has {kind!r} positions. zgul supports absolute ones only.")
@@ -101,7 +95,7 @@ def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> Enc
 
 
 def config_for_hub(config: EncoderConfig) -> dict[str, Any]:
-    """What transformers needs to build the same encoder."""
+    """The contents of a ``config.json`` from which transformers builds the same encoder."""
     return {
         "model_type": config.model_type,
         "architectures": [f"{CLASSES[config.model_type]}Model"],
@@ -121,7 +115,7 @@ def _download(name: str, *, local: bool) -> Path:
     def fetch_optional(file: str) -> Any:
         try:
             return fetch(file)
-        except EntryNotFoundError:  # a file that is not in the local copy counts as one
+        except EntryNotFoundError:  # also raised if the file is not in the local copy
             return None
 
     config = fetch(CONFIG)
@@ -136,28 +130,17 @@ def _download(name: str, *, local: bool) -> Path:
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder. Those of a pickle that claim more numbers than the file holds are left out."""
+    """Read the tensors of a folder."""
     if (folder / WEIGHTS).is_file():
-        return dict(load_file(folder / WEIGHTS))
-    if (folder / INDEX).is_file():
-        parts = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(parts, dict):
-            raise ValueError(f"{INDEX} has no weight_map")
-        tensors: dict[str, Tensor] = {}
-        for part in sorted({Path(str(name)).name for name in parts.values()}):
-            tensors |= load_file(folder / part)
-        return tensors
-    path = folder / PICKLED
-    if not path.is_file():
-        raise OSError(f"no {WEIGHTS}")
-    try:
-        mapped = zipfile.is_zipfile(path)  # files from before torch 1.6 are not
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except (pickle.UnpicklingError, EOFError) as error:
-        problem = "is damaged, or a pickle that holds more than numbers: loading it could run code"
-        raise ZgulError(f"{path} {problem}. Ask for a {WEIGHTS}.") from error
-    if not isinstance(loaded, dict):
-        raise ValueError(f"{PICKLED} holds no named tensors")
-    named = {name: value for name, value in loaded.items() if isinstance(name, str) and isinstance(value, Tensor)}
-    whole = (v.layout == torch.strided and v.untyped_storage().nbytes() >= v.nbytes for v in named.values())
-    return {name: value for (name, value), fits in zip(named.items(), whole, strict=True) if fits}
+        return map_tensors(folder / WEIGHTS)[0]
+    if not (folder / INDEX).is_file():
+        if not (folder / PICKLED).is_file():
+            raise OSError(f"no {WEIGHTS}")
+        return load_pickled(folder / PICKLED)
+    parts = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(parts, dict):
+        raise ValueError(f"{INDEX} has no weight_map")
+    tensors: dict[str, Tensor] = {}
+    for part in sorted({Path(str(name)).name for name in parts.values()}):
+        tensors |= map_tensors(folder / part)[0]
+    return tensors

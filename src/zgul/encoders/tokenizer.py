@@ -25,10 +25,10 @@ from torch import nn
 from zgul.devices import shared_copy
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
-from zgul.files import atomic_write, write_json
+from zgul.files import atomic_write, read_json, write_json
 
 TOKENIZER, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
-# Role -> the key in tokenizer_config.json, and how BERT and XLM-R call the piece.
+# Role -> the keys in tokenizer_config.json, and the names of the piece in BERT and XLM-R.
 ROLES = {
     "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
     "end": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
@@ -40,12 +40,12 @@ ROLES = {
 _LONGEST_KEY = 5
 _BATCH = 10_000  # words at a time: encodings are large
 _LEAF = 1 << 31  # marks a unit that holds a value
-_HAS_LEAF = 1 << 8  # marks a unit one of whose children does
+_HAS_LEAF = 1 << 8  # marks a unit with a child that holds a value
 
 
 @dataclass(frozen=True)
 class PieceTokenizer:
-    """Cuts words into pieces. The special pieces are ids; ``mask`` is None where there is none."""
+    """Cuts words into pieces. The fields are the ids of special pieces; ``mask`` is None if there is no mask piece."""
 
     backend: Any
     begin: int
@@ -82,12 +82,18 @@ class PieceTokenizer:
         if not path.is_file():
             advice = "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
             raise ZgulError(f"{folder} has no {TOKENIZER}. Make it once with the library transformers: {advice}.")
+        return cls.parse(path.read_text(encoding="utf-8"), read_json(specials) if specials.is_file() else {}, str(path))
+
+    @classmethod
+    def parse(cls, text: str, specials: Mapping[str, Any], name: str) -> Self:
+        """Read the text of a ``tokenizer.json``."""
         try:
-            declared = json.loads(specials.read_text(encoding="utf-8")) if specials.is_file() else {}
-            backend = Tokenizer.from_file(str(path))
-        except Exception as error:  # the tokenizers library raises nothing narrower
-            raise ZgulError(f"{path} is damaged ({error}). Fetch or save the tokenizer again.") from error
-        return cls.wrap(backend, declared if isinstance(declared, dict) else {}, str(path))
+            backend = Tokenizer.from_str(text)
+        except BaseException as error:  # the tokenizers library panics, which is no Exception
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ZgulError(f"{name} is damaged ({error}). Fetch or save the tokenizer again.") from error
+        return cls.wrap(backend, specials, name)
 
     def specials(self) -> dict[str, str]:
         """The special pieces under their names in ``tokenizer_config.json``."""
@@ -101,10 +107,10 @@ class PieceTokenizer:
         write_json(folder / SPECIALS_FILE, {"tokenizer_class": "PreTrainedTokenizerFast"} | self.specials())
 
     def tokenise(self, words: list[str]) -> list[list[int]]:
-        """The piece ids of each word, cut by itself."""
+        """The piece ids of each word. Each word is cut by itself."""
         try:
             cut = self.backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
-        except TypeError:  # all that the tokenizers library says of half a character
+        except TypeError:  # the tokenizers library raises it for half of a character, without an explanation
             for word in words:
                 if half := next((letter for letter in word if "\ud800" <= letter <= "\udfff"), None):
                     raise ZgulError(f"The word {word!r} is not text: {half!r} is half of a character.") from None
@@ -148,7 +154,7 @@ def with_vocabulary(contents: dict[str, Any], vocabulary: list[tuple[str, float]
 
 
 def compositions(charsmap: Mapping[str, str]) -> dict[str, str]:
-    """Base and accents written apart -> the composed letter; each part also in its compatibility forms."""
+    """Map a letter followed by accents to the composed letter. Each part may also have a compatibility form."""
     spellings: dict[str, list[str]] = {}
     for character, normal in charsmap.items():
         if len(normal) == 1:
@@ -182,7 +188,7 @@ def compile_charsmap(charsmap: Mapping[str, str]) -> bytes:
 def double_array(values: Mapping[bytes, int]) -> list[int]:
     """A trie in the layout of the darts-clone library; keys are non-empty and without NUL.
 
-    The children of the node at ``p`` lie at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
+    The children of the node at ``p`` are at ``p ^ offset(p) ^ label``; label 0 is the leaf with the value. A
     unit is label | has-leaf bit | offset << 10, a leaf is value | leaf bit.
     """
     root: dict[int, Any] = {}
@@ -197,7 +203,7 @@ def double_array(values: Mapping[bytes, int]) -> list[int]:
     bases: set[int] = set()
 
     def place(labels: list[int]) -> int:
-        """The first base nobody has used at which the places of all labels are free."""
+        """The first unused base at which the places of all labels are free."""
         while True:
             for position in free:
                 base = position ^ labels[0]
@@ -236,7 +242,7 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
 
 
 def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
-    """An encoder and tokenizer with only ``pieces``, special pieces and single characters. It shares the layers."""
+    """Make a smaller encoder and tokenizer with only ``pieces``, special pieces and characters. Layers are shared."""
     contents = json.loads(tokenizer.backend.to_str())
     if contents["model"]["type"] != "Unigram":
         kind = contents["model"]["type"]
@@ -247,7 +253,7 @@ def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) ->
         examples = ", ".join(map(repr, sorted(unknown)[:3]))
         raise ZgulError(f"{len(unknown)} of the pieces are not in the vocabulary, such as {examples}.")
     added = {token["content"]: token["id"] for token in contents["added_tokens"]}
-    # The price of an unknown character lies below the lowest score. That piece stays, so that the price stays.
+    # The score of an unknown character depends on the lowest score. That piece stays, so that both stay the same.
     lowest = min(vocabulary, key=lambda entry: entry[1])[0]
     always = {*added, lowest, vocabulary[contents["model"]["unk_id"]][0]}
     stays = [piece in wanted or piece in always or len(piece.removeprefix("▁")) <= 1 for piece, _ in vocabulary]

@@ -29,7 +29,7 @@ class EMConfig(Options):
     lr: float = option(10.0, "Learning rate of entropy minimisation.", least=0)
     tied: bool = option(False, "Move the scores of all tokens of a layer together, as the original EMEA does.")
     # the authors' release starts from probabilities (a softmax of a softmax) and sums over padding, too
-    start: str = option("scores", "Scores, or probabilities as in the release.", choices=("scores", "probabilities"))
+    start: str = option("scores", "Start: scores, or the release's probabilities.", choices=("scores", "probabilities"))
     positions: str = option("words", "Mean entropy over words, or sum over all 128 pieces.", choices=("words", "all"))
 
 
@@ -110,7 +110,7 @@ def sentence_entropy(logits: Tensor, batch: Batch, positions: str = "words") -> 
     # a label that is ruled out has log p = -inf, p = 0 and adds nothing
     entropy = -(log_p.exp() * log_p.masked_fill(log_p == -torch.inf, 0.0)).sum(dim=-1)  # [B, T]
     if positions == "all":
-        longest = batch.mask.sum(dim=1, keepdim=True).clamp(min=PADDED)  # a longer sentence counts whole
+        longest = batch.mask.sum(dim=1, keepdim=True).clamp(min=PADDED)  # all of a longer sentence counts
         inside = torch.arange(entropy.shape[1], device=entropy.device) < longest
         return (entropy * inside).sum(dim=-1)
     words = batch.words.to(entropy.dtype)

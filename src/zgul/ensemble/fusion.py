@@ -23,5 +23,5 @@ class Fusion(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, h: Tensor, outputs: AdapterOutputs) -> Tensor:
-        """Hidden states [..., d] and the adapters' outputs to scores [..., N]."""
+        """Map hidden states [..., d] and the adapters' outputs to scores [..., N]."""
         return F.dropout(outputs.dot(self.query(h) @ self.key.weight), self.dropout, self.training)

@@ -32,7 +32,7 @@ class LanguageVectors(nn.Module):
 
         Write features as signs g = ±1, and let V be an orthonormal basis whose first rows span the g of the sources.
         Then ``(V g_a) · (V g_n) = g_a · g_n`` for any language a and any source n. ReLU would cut off half of ``V
-        g``, so each row stands twice, as ``c + v·g`` and ``c - v·g``, with c so large that neither is negative. That
+        g``, so each row is used twice, as ``c + v·g`` and ``c - v·g``, with c so large that neither is negative. That
         gives ``l_aᵀ l_n = 2 g_a · g_n + constant``, and a softmax over n ignores the constant. A random projection of
         this size gets the order of the sources wrong for every third language.
         """
@@ -47,7 +47,7 @@ class LanguageVectors(nn.Module):
         self.project.bias.copy_(scale * count**0.5 - weight.sum(dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features [M, F] to language vectors [M, size]."""
+        """Map features [M, F] to language vectors [M, size]."""
         return torch.relu(self.project(features))
 
 
@@ -67,7 +67,7 @@ class Lang2Vec(nn.Module):
             self.value = nn.Linear(width, 1)
 
     def forward(self, languages: Tensor, sources: Tensor) -> Tensor:
-        """Language vectors [M, size] and those of the sources [N, size] to scores [M, N]."""
+        """Map language vectors [M, size] and those of the sources [N, size] to scores [M, N]."""
         if self.form == "bilinear":
             return languages @ self.bilinear @ sources.t()
         pairs = torch.tanh(self.query(languages)[:, None] + self.key(sources))  # [M, N, d]

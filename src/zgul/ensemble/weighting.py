@@ -22,20 +22,20 @@ class Weighting(nn.Module):
     views: tuple[str, ...]
 
     def by_language(self, table: Tensor) -> Tensor:
-        """The part of the scores that depends on the language only: the language table [M, ·] to [L or 1, M, N]."""
+        """Map the language table [M, ·] to the part of the scores that depends on it alone, [L or 1, M, N]."""
         raise NotImplementedError
 
     def scores(self, layer: int, h: Tensor, outputs: AdapterOutputs, by_language: Tensor) -> Tensor:
-        """Hidden states [..., d], adapter outputs and the tokens' own `by_language` [..., N] to scores [..., K, N]."""
+        """Map hidden states [..., d], adapter outputs and each token's `by_language` [..., N] to scores [..., K, N]."""
         raise NotImplementedError
 
     def mix(self, layer: int, outputs: AdapterOutputs, weights: Tensor) -> Tensor:
-        """Adapter outputs and weights [..., K, N] to the term that is added to f [..., d]."""
+        """Map adapter outputs and weights [..., K, N] to the term that is added to f, [..., d]."""
         raise NotImplementedError
 
 
 class ByLanguage(Weighting):
-    """MADX and MADX^multi: the language table holds the scores. Zeros give the mean of all, where EMEA starts."""
+    """MADX and MADX^multi: the language table holds the scores. Zeros give the mean of all adapters, EMEA's start."""
 
     views = ("mix",)
 
@@ -52,8 +52,8 @@ class ByLanguage(Weighting):
 class ZGULWeighting(Weighting):
     """Fusion and lang2vec, each mixing the bank, joined by a linear layer: ``C [W_v Σ α_F u ; W_v Σ α_L u]``.
 
-    With one view left out (w/o L, w/o F) there is nothing to join, and the mix is ``W_v Σ α u``. ``combine="max"`` is
-    the element-wise maximum that the authors' release uses for its Slavic model.
+    If one view is left out (w/o L, w/o F), the mix is ``W_v Σ α u``. ``combine="max"`` is the element-wise maximum
+    that the authors' release uses for its Slavic model.
     """
 
     def __init__(

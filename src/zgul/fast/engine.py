@@ -1,34 +1,31 @@
-"""The engine: a frozen copy of a model on one device, made ready to infer fast.
+"""The engine: a frozen copy of a model on one device that infers fast.
 
 It computes what `zgul.methods.model.infer` computes, up to rounding. Weights are folded (`folding`), padding is
 left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). Several threads may use one
 engine.
 """
 
-import ctypes
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from zgul.devices import find_device, mixed_precision, moved_copy
+from zgul.devices import find_device, find_precision, mixed_precision, moved_copy
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import Alpha, EMConfig, OnStep, minimise_entropy
-from zgul.errors import ZgulError
 from zgul.fast.folding import fold
 from zgul.fast.graphs import GraphedStep
 from zgul.fast.packing import PackedAlpha, Packing, read_packed
 from zgul.methods.model import Inferred, Model, infer
 
-PRECISIONS = ("float32", "bfloat16")
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
 GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
 GRAPHS = 64  # graphs that are kept
-# One for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
+# One lock for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
 GPU_LOCK = threading.Lock()
 
 
@@ -37,19 +34,14 @@ def engine(model: Model, device: torch.device | str = "cpu", precision: str = "f
     return Engine(model, find_device(device), find_precision(precision))
 
 
-def find_precision(name: str) -> str:
-    if name not in PRECISIONS:
-        raise ZgulError(f"precision is one of {', '.join(PRECISIONS)}, not {name!r}")
-    return name
-
-
 class Engine:
     """A folded, frozen copy of a model. Weights that need no change are shared with the model."""
 
     def __init__(self, model: Model, device: torch.device, precision: str) -> None:
         self.device, self.precision = device, precision
         self.model = moved_copy(fold(model, precision), device, half=precision == "bfloat16", frozen=True).eval()
-        self.multiple = 8 if device.type == "cuda" else 1  # batches are padded to a multiple of this length
+        # How batches are cut (`EncodedCorpus.batches`). A CPU gains nothing from many tokens, but from little padding.
+        self.shapes: dict[str, Any] = {"multiple": 8} if device.type == "cuda" else {"alike": 0.9}
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
         self._lock: AbstractContextManager[object] = GPU_LOCK if device.type == "cuda" else nullcontext()
 
@@ -97,7 +89,7 @@ class Engine:
             minimise_entropy(read, copies, alpha, keep)
 
     def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor | None:
-        """Replay a batch as a graph, if it is so small that a GPU would wait for launches."""
+        """Replay a batch as a graph, if it is so small that launching its kernels would take most of the time."""
         encoder, (rows, length) = self.model.encoder, batch.input_ids.shape
         # few shapes, so that few graphs serve many batches
         more, longer = _one_of_few(rows), max(length, min(8 * _one_of_few(-(-length // 8)), encoder.max_pieces))
@@ -117,14 +109,6 @@ class Engine:
 
 
 def _one_of_few(count: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …"""
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that is not below ``count``."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def release_memory() -> None:
-    """Return unused memory to the system. Gain (`make bench`): a long stream needs 1.29× less memory."""
-    # Batches of changing shapes leave holes in glibc's heap. Without this function, a process that tags a stream grows
-    # by a tenth in a thousand sentences, although it needs no more memory.
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)

@@ -1,6 +1,8 @@
 """CUDA graphs: a step is captured once for each batch shape and replayed.
 
 On a GPU, small models spend their time on kernel launches, not on arithmetic. A graph launches all kernels at once.
+
+Gain on a GPU: not measured yet for each trick alone (`python -m benchmarks --device cuda --rows tricks`).
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +17,7 @@ Key = tuple[Any, ...]
 
 
 class GraphedStep:
-    """Calls ``step(*settings, **tensors)``; on a GPU as a captured graph, one for each settings and set of shapes.
+    """Calls ``step(*settings, **tensors)``. On a GPU, it captures a graph for each combination of settings and shapes.
 
     The step must not depend on the values of its tensors in Python, and it must change state in place. The result is
     overwritten by the next call.
@@ -62,6 +64,6 @@ class GraphedStep:
         unit = torch.ones(1, 1, device=next(iter(static.values())).device)
         torch.mm(unit, unit)  # a thread's first product prepares the matrix library, which is forbidden while capturing
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads go on
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads continue
             result = self.step(*settings, **static)
         self._graphs[key] = (graph, static, result)

@@ -1,4 +1,4 @@
-"""Packing: sentences of several lengths without their padding.
+"""Packing: compute on sentences of different lengths without their padding.
 
 Only attention needs to know which pieces belong together. Everything else works on the pieces of all sentences in one
 row, [P, ...] instead of [B, T, ...].
@@ -18,7 +18,7 @@ from zgul.methods.model import Model, softmax_scores
 
 
 class Packing:
-    """Where the pieces of a padded batch stand when padding is left out."""
+    """The places of the pieces in a padded batch, [B, T], and without its padding, [P]."""
 
     def __init__(self, mask: Tensor) -> None:
         """``mask`` [B, T] is true where there is a piece."""
@@ -27,11 +27,11 @@ class Packing:
         self.sentences = self.places // mask.shape[1]  # [P]
 
     def pack(self, values: Tensor) -> Tensor:
-        """[B, T, ...] to [P, ...]."""
+        """Map values [B, T, ...] to [P, ...]."""
         return values.flatten(0, 1).index_select(0, self.places)
 
     def unpack(self, values: Tensor) -> Tensor:
-        """[P, ...] to [B, T, ...], with zeros in the padding."""
+        """Map values [P, ...] to [B, T, ...], with zeros in the padding."""
         zeros = values.new_zeros(self.mask.numel(), *values.shape[1:])
         return zeros.index_copy(0, self.places, values).view(*self.mask.shape, *values.shape[1:])
 

@@ -31,7 +31,7 @@ class Assignment:
     group: Group | None
     neighbour: str | None  # code of the source that decided
     reason: str
-    alone: bool = True  # False where other groups are as near by family, and syntax broke the tie
+    alone: bool = True  # False if other groups are as near by family, and syntax broke the tie
 
 
 _GROUPS = (

@@ -57,7 +57,7 @@ class LanguageTable:
 
 @cache
 def load_table() -> LanguageTable:
-    """Read the table, once per process. Features are stored as bits, of the languages that have some."""
+    """Read the table, once per process. Features are stored as bits, only for languages that have some."""
     with np.load(TABLE_FILE) as archive:
         columns: dict[str, Any] = dict(archive)
     for field in fields(LanguageTable):
@@ -98,16 +98,16 @@ class Language:
 
 
 def find(query: str | Language) -> Language:
-    """Return the language that a code, tag or name means. A ZgulError makes suggestions if there is none.
+    """Return the language that a code, tag or name means. If there is none, a ZgulError makes suggestions.
 
-    Understood are ISO 639-1 and 639-3 (``fo``, ``fao``), tags (``sr-Latn``, ``de_CH``), English and own names
-    (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names.
+    ``query`` is an ISO 639-1 or 639-3 code (``fo``, ``fao``), a tag (``sr-Latn``, ``de_CH``), or an English or own
+    name (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names.
     """
     if isinstance(query, Language):
         return query
     text = unicodedata.normalize("NFC", query).strip()
     if not text:
-        raise ZgulError('No language given. Name one by code or name, for instance "fo" or "Faroese".')
+        raise ZgulError('No language given. Name one by code or name, for example "fo" or "Faroese".')
     if text.lower() in _codes():
         return _language(_codes()[text.lower()])
     rows = _names().get(_plain(text), ())

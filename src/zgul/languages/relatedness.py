@@ -25,7 +25,12 @@ def features(language: str | Language, kind: FeatureSet = "syntax") -> npt.NDArr
     """Return the vector of a language, [103] or [289]. A language without features gets its closest relative's."""
     if kind not in SIZES:
         raise ZgulError(f'There is no feature set "{kind}"; choose "syntax" or "all".')
-    return load_table().features[feature_source(find(language).iso3).row, : SIZES[kind]].astype(np.float32)
+    own = find(language)
+    relative = feature_source(own)
+    if relative != own:
+        problem = f"URIEL has no features of {own}; those of its closest relative {relative} are used"
+        warnings.warn(problem, ZgulWarning, stacklevel=2)
+    return load_table().features[relative.row, : SIZES[kind]].astype(np.float32)
 
 
 def feature_names(kind: FeatureSet = "syntax") -> list[str]:
@@ -33,20 +38,15 @@ def feature_names(kind: FeatureSet = "syntax") -> list[str]:
     return load_table().feature_names[: SIZES[kind]]
 
 
-@cache  # so that the warning comes once per language
-def feature_source(language: str) -> Language:
-    """Return the language whose features are used: the language itself or, with a warning, its closest relative."""
+def feature_source(language: str | Language) -> Language:
+    """Return the language whose features are used: the language itself or, if it has none, its closest relative."""
     own = find(language)
-    if load_table().has_features[own.row]:
-        return own
-    relative = closest_relative(own)
-    problem = f"URIEL has no features of {own}; those of its closest relative {relative} are used"
-    warnings.warn(problem, ZgulWarning, stacklevel=3)
-    return relative
+    return own if load_table().has_features[own.row] else closest_relative(own.iso3)
 
 
-def closest_relative(language: str | Language) -> Language:
-    """Return the closest language by family tree that has features; a ZgulError for a language without relatives."""
+@cache
+def closest_relative(language: str) -> Language:
+    """Return the closest language by family tree that has features. No such relative is a ZgulError."""
     own = find(language)
     table = load_table()
     parent = int(table.parent[own.row])
@@ -58,7 +58,7 @@ def closest_relative(language: str | Language) -> Language:
     # most shared ancestors, then least deep below the common one, then one with an ISO 639-1 code
     ranks = [(-n, len(others[row]), not table.iso1[row], table.iso3[row]) for row, n in shared.items() if n]
     if not ranks:
-        raise ZgulError(f"{own} stands alone in its family tree: there is no relative that has features.")
+        raise ZgulError(f"{own} has no features, and no relative with features. Use the name of a similar language.")
     return find(min(ranks)[-1])
 
 
@@ -70,7 +70,7 @@ def similarity(a: str | Language, b: str | Language, kind: Kind = "average") -> 
         return (similarity(a, b, "genetic") + similarity(a, b, "syntactic")) / 2
     a, b = find(a), find(b)
     if kind == "syntactic":
-        x, y = features(a), features(b)
+        x, y = (load_table().features[feature_source(one).row, : SIZES["syntax"]].astype(np.float32) for one in (a, b))
         return min(1.0, float(x @ y) / float(np.sqrt((x @ x) * (y @ y))))
     if a.iso3 == b.iso3:
         return 1.0  # also for isolates, which have no family vector
@@ -84,8 +84,8 @@ def shared_ancestors(a: str | Language, b: str | Language) -> int:
 
 
 def most_related(target: str | Language, sources: Iterable[str | Language]) -> str:
-    """Return the code of the source with the highest average similarity (the paper's Rel); of equals the first."""
+    """Return the code of the source with the highest average similarity (the paper's Rel); of equals, the first."""
     candidates = [find(source) for source in sources]
     if not candidates:
-        raise ZgulError("No source languages given: there is nothing to be related to.")
+        raise ZgulError("No source languages given. Name at least one.")
     return max(candidates, key=lambda source: similarity(target, source)).code

@@ -11,5 +11,5 @@ METHODS: dict[str, Method] = {method.name: method for module in (sft, madx, cpg,
 
 def find_method(name: str) -> Method:
     if name not in METHODS:
-        raise ZgulError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+        raise ZgulError(f"There is no method {name!r}. Choose one of: {', '.join(METHODS)}.")
     return METHODS[name]

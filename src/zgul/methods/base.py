@@ -1,6 +1,6 @@
-"""What a method is: what it builds, what of it is trained, and how it infers."""
+"""The interface of all methods: which parts a method builds, which of them it trains, and how it infers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -20,40 +20,40 @@ from zgul.languages.relatedness import FeatureSet
 from zgul.methods.model import INVERTIBLE, Model
 from zgul.options import Options, option
 
-RELEASE = "only the authors' release has it"
+RELEASE = "as in the authors' release"
 
 
 @dataclass(frozen=True)
 class MethodOptions(Options):
     """Choices inside a method. The defaults follow the paper."""
 
-    reduction: float = option(3.0, "Reduction factor: width of the encoder / bottleneck of the task adapter.", above=0)
+    reduction: float = option(3.0, "Reduction factor: width of the encoder / that of the task adapter.", least=0.25)
     dropout: float = option(0.1, "Dropout of encoder and head while training.", least=0, below=1)
-    features: FeatureSet = option("syntax", f"URIEL features; all 289: {RELEASE}.", choices=get_args(FeatureSet))
-    l_scores: str = option("bilinear", f"Form of lang2vec's scores; additive: {RELEASE}, Germanic.", choices=FORMS)
+    features: FeatureSet = option("syntax", f"URIEL features; all 289 {RELEASE}.", choices=get_args(FeatureSet))
+    l_scores: str = option("bilinear", f"Form of lang2vec's scores; additive {RELEASE}, Germanic.", choices=FORMS)
     l_start: str = option("likeness", "Start of lang2vec: likeness of the languages, or random.", choices=STARTS)
-    combine: str = option("linear", f"How fusion and lang2vec are joined; max: {RELEASE}, Slavic.", choices=COMBINE)
-    fusion_dropout: float = option(0.0, f"Dropout of fusion's scores; {RELEASE} (0.1).", least=0, below=1)
-    invertible: str = option("off", f"Invertible blocks; first: {RELEASE}; mixed: EMEA.", choices=INVERTIBLE)
-    encoder_rank: int = option(0, "Above 0: train low-rank updates of this rank in the encoder.", least=0)
+    combine: str = option("linear", f"How fusion and lang2vec are joined; max {RELEASE}, Slavic.", choices=COMBINE)
+    fusion_dropout: float = option(0.0, f"Dropout of fusion's scores; 0.1 {RELEASE}.", least=0, below=1)
+    invertible: str = option("off", f"Invertible blocks; first {RELEASE}, mixed as in EMEA.", choices=INVERTIBLE)
+    encoder_rank: int = option(0, "Above 0: train low-rank updates of this rank in the encoder.", least=0, most=512)
     train_encoder: bool = option(False, "Train the whole encoder.")
-    cpg_rank: int = option(32, "CPG: size of the language vector.", least=1)
-    cpg_bottleneck: int = option(128, "CPG: bottleneck of the generated adapter.", least=1)
+    cpg_rank: int = option(32, "CPG: size of the language vector.", least=1, most=128)
+    cpg_bottleneck: int = option(128, "CPG: bottleneck of the generated adapter.", least=1, most=512)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Parts:
     """What a method builds a model from."""
 
     encoder: Encoder
-    labels: list[str]
-    sources: list[str]
-    adapters: list[LanguageAdapter] = field(default_factory=list)
-    options: MethodOptions = field(default_factory=MethodOptions)
-    features: dict[str, np.ndarray] = field(default_factory=dict)  # given ones win over URIEL's
+    labels: Sequence[str]
+    sources: Sequence[str]
+    adapters: Sequence[LanguageAdapter] = ()
+    options: MethodOptions = MethodOptions()
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)  # these replace URIEL's
 
     def bank(self) -> Bank:
-        """The bank of the sources, and of further languages that have an adapter (a target's, say)."""
+        """The bank of the sources and of further languages that have an adapter, such as a target."""
         extra = [adapter for adapter in self.adapters if adapter.language not in self.sources]
         adapters = select_adapters(self.adapters, self.sources) + extra
         return Bank(adapters, width=self.encoder.width, depth=self.encoder.depth)
@@ -62,6 +62,8 @@ class Parts:
         """Feature vectors [M, F] of languages."""
         kind = self.options.features
         rows = [self.features[code] if code in self.features else uriel.features(code, kind) for code in languages]
+        if len(set(map(len, rows))) > 1:  # features of a file, and URIEL's for languages that the file leaves out
+            raise ZgulError(f"The features of {', '.join(languages)} differ in number. Give those of all languages.")
         return torch.as_tensor(np.stack(rows), dtype=torch.float32)
 
     def most_related(self, language: str) -> str:
@@ -95,7 +97,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to train. ``strategies`` are the ways to infer with what was trained; the first is the default."""
+    """One way to train. ``strategies`` are the ways to infer with the trained model; the first is the default."""
 
     name: str  # on the command line and in files
     title: str  # in the paper
@@ -105,16 +107,16 @@ class Method:
     views: tuple[str, ...] = ()
 
     def build(self, parts: Parts) -> Model:
-        """The untrained model. What is to be trained requires gradients."""
+        """Build the untrained model. The parameters to be trained require gradients."""
         raise NotImplementedError
 
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
-        """What the model is told of each language: [M, ·]. ``bank`` names the languages of the model's bank."""
+        """The language table [M, ·], which describes each language. ``bank`` names the languages of the bank."""
         return torch.zeros(len(languages), 0)
 
     def check_strategy(self, strategy: str) -> str:
         if strategy not in self.strategies:
-            raise ZgulError(f"{self.title} infers by {' or '.join(self.strategies)}, not {strategy!r}")
+            raise ZgulError(f"{self.title} has no strategy {strategy!r}. Choose one of: {', '.join(self.strategies)}.")
         return strategy
 
     def uses_em(self, strategy: str) -> bool:

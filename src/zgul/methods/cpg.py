@@ -38,7 +38,7 @@ class GeneratedAdapters(Generator):
         up = torch.einsum("mk,krd->mrd", vectors, self.up[layer])
         down_bias, up_bias = vectors @ self.down_bias[layer], vectors @ self.up_bias[layer]  # [M, r], [M, d]
         out = torch.zeros_like(f)
-        # few languages stand in a batch: apply each one's adapter to all tokens and keep its own
+        # a batch has few languages: apply the adapter of each to all tokens, and keep the result for its own tokens
         for m in range(len(vectors)):
             u = F.gelu(f @ down[m] + down_bias[m]) @ up[m] + up_bias[m]
             out = out + spoken[..., m, None] * u

@@ -6,7 +6,7 @@ Training uses the adapter of the sentence's own language (MADX: always English).
     rel       the adapter of the most related source
     uniform   the mean of all
     emea      from the mean of all, moved by entropy minimisation, tied over the tokens of a layer
-    tgt       the target's own adapter, where there is one
+    tgt       the target's own adapter, if there is one
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class MADX(Method):
     def table(self, parts: Parts, languages: Sequence[str], strategy: str, bank: Sequence[str]) -> Tensor:
         if strategy in ("uniform", "emea"):
             return torch.zeros(len(languages), len(bank))
-        # the languages whose adapters read these
+        # for each language, the language whose adapter reads it
         readers = [{"en": "en", "tgt": code}.get(strategy) or parts.most_related(code) for code in languages]
         if missing := next((code for code in readers if code not in bank), None):
             problem = f"{strategy!r} needs a language adapter for {missing!r}; the bank has {', '.join(bank)}"

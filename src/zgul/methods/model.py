@@ -7,8 +7,8 @@ the n-th language adapter without residual:
     t   = z + TA(LN(z + x))           the task adapter (the paper's o_final)
     out = LN(t + x)
 
-A model without a bank skips the first line, one without task adapters the second; plain fine-tuning is what is left.
-CPG puts a generated adapter in place of the bank.
+A model without a bank skips the first line. A model without task adapters skips the second. Plain fine-tuning skips
+both. CPG uses a generated adapter instead of the bank.
 """
 
 from collections.abc import Callable
@@ -29,19 +29,19 @@ INVERTIBLE = ("off", "first", "mixed")
 
 
 def softmax_scores(layer: int, scores: Callable[[], Tensor]) -> Tensor:
-    """The model's own weights."""
+    """Turn scores into the model's own weights, without EM."""
     return scores().softmax(dim=-1)
 
 
 class Generator(nn.Module):
-    """Something that adds to the feed-forward output and is not a weighting of the bank (CPG)."""
+    """The interface of modules that add to the feed-forward output without a bank (CPG)."""
 
     def by_language(self, table: Tensor) -> Tensor:
-        """The language table [M, F] to a vector for each language [M, ·]."""
+        """Map the language table [M, F] to a vector for each language [M, ·]."""
         raise NotImplementedError
 
     def forward(self, layer: int, f: Tensor, spoken: Tensor, vectors: Tensor) -> Tensor:
-        """f [..., d], the tokens' languages as one-hot vectors [..., M] and `by_language` to what is added to f."""
+        """Map f [..., d], the tokens' languages as one-hot vectors [..., M] and `by_language` to what is added to f."""
         raise NotImplementedError
 
 
@@ -72,25 +72,25 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def start_head_at(self, shares: Tensor) -> None:
-        """Let an untrained head predict each label as often as it occurs: shares [C]."""
-        # Where one label is nearly everywhere (O in tweets), learning that first drives all tokens of a frozen encoder
-        # into one point, from which no adapter comes back.
+        """Make an untrained head predict each label as often as it occurs: shares [C]."""
+        # If nearly all words have one label (O in tweets), a model learns that first. With a frozen encoder, all tokens
+        # then get the same state, and training does not recover from it.
         self.head.bias.copy_(shares.clamp(min=1e-4).log())
 
     def forward(self, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
-        """Label scores [B, T, C]; a word's stand at its first piece. EM passes its own ``choose``."""
+        """Label scores [B, T, C]. Those of a word are at its first piece. EM passes its own ``choose``."""
         by_language, spoken = self.languages(batch)
         hidden = self.embed(batch, by_language, spoken, choose)
         return self.read(hidden, masked_attention(batch.mask), by_language, spoken, choose)
 
     def languages(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What weighting or generator make of the language table, and each token's language as a one-hot vector."""
+        """`by_language` of the weighting or generator, and each token's language as a one-hot vector [B, T, M]."""
         part, table = self.weighting or self.generator, batch.table.to(self.encoder.norm.weight.dtype)
         by_language = part.by_language(table) if part is not None else table
         return by_language, F.one_hot(batch.languages, len(batch.table)).to(by_language.dtype)  # [B, T, M]
 
     def embed(self, batch: Batch, by_language: Tensor, spoken: Tensor, choose: Choose) -> Tensor:
-        """Embeddings [B, T, d], through the bank's invertible blocks where the model uses them."""
+        """Embeddings [B, T, d], after the bank's invertible blocks if the model uses them."""
         hidden = self.encoder.embed(batch.input_ids)
         if self.bank is None or self.invertible == "off":
             return hidden
@@ -103,8 +103,8 @@ class Model(nn.Module):
         return self.bank.invert(hidden, choose(-1, lambda: scores)[:, :, 0].to(hidden.dtype))
 
     def read(self, hidden: Tensor, attend: Attend, by_language: Tensor, spoken: Tensor, choose: Choose) -> Tensor:
-        """All layers and the head: embeddings [..., d] to label scores [..., C]."""
-        # only ``attend`` knows which tokens belong to one sentence, so tokens may lie in any shape
+        """Map embeddings [..., d] to label scores [..., C], through all layers and the head."""
+        # only ``attend`` knows which tokens belong to one sentence, so tokens may be arranged in any shape
         for index in range(self.encoder.depth):
             x, f = self.encoder.layer(index, hidden, attend)
             total = f + x  # every line of the formula adds to this sum
@@ -131,7 +131,7 @@ class Model(nn.Module):
 
 @dataclass
 class Inferred:
-    """What a model says of a batch. The weights are given where they were asked for, as means over the layers."""
+    """A model's output for a batch. It has weights only on request, as means over the layers."""
 
     logits: Tensor  # [B, T, C]
     before: Tensor | None = None  # [B, T, K, N] weights before EM
@@ -139,13 +139,13 @@ class Inferred:
 
 
 def infer(model: Model, batch: Batch, em: EMConfig | None = None, weights: bool = False) -> Inferred:
-    """Label scores of a batch, after EM if asked for and possible, by plain code. `zgul.fast` is faster."""
+    """Compute label scores of a batch by plain code, with EM if it is given and possible. `zgul.fast` is faster."""
     if model.bank is None or (not weights and (em is None or em.steps == 0)):
         with torch.no_grad():
             return Inferred(model(batch))
     config = em or EMConfig(steps=0)
     length = batch.input_ids.shape[1]
-    if config.positions == "all":  # as the release pads, so that no sentence depends on how long the others are
+    if config.positions == "all":  # pad as the release does, so that no sentence depends on the length of others
         longest = max(length, min(PADDED, model.encoder.max_pieces))
         batch = batch.padded(len(batch), longest, model.encoder.config.pad)
     alpha = Alpha(config)

@@ -1,4 +1,4 @@
-"""What each method trains, counted on the method's own modules at the size of mBERT, without allocating them."""
+"""Count the parameters that each method trains, on its own modules at mBERT's size, without allocating memory."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.encoders.encoder import Encoder, EncoderConfig
 from zgul.methods.base import Method, MethodOptions, Parts
 
-# bert-base-multilingual-cased, on which the paper's numbers are
+# bert-base-multilingual-cased, which the paper uses
 MBERT = EncoderConfig(vocabulary=119547, width=768, depth=12, heads=12, inner=3072, positions=512, types=2)
 UPOS_LABELS = 17
-# The authors' release has three forms of ZGUL, chosen by group. Its Germanic form is the one that rounds to the paper's
-# 41 million. The paper's own equations are the African form, and our default.
+# The authors' release has three forms of ZGUL, one for each of these groups. Only the Germanic form rounds to the
+# paper's 41 million. The paper's own equations are the African form, and our default.
 RELEASE_FORMS = {
     "Germanic": MethodOptions(features="all", l_scores="additive"),
     "African, Indo-Aryan": MethodOptions(features="all"),
@@ -58,6 +58,6 @@ def count_parameters(method: Method, options: MethodOptions | None = None) -> Si
         part = next(title for prefix, title in PARTS.items() if name.startswith(prefix))
         if parameter.requires_grad:
             trained[part] += parameter.numel()
-        elif part in ("encoder", "language adapters"):  # not what a method holds but never uses
+        elif part in ("encoder", "language adapters"):  # leave out parameters that a method has but never uses
             frozen[part] += parameter.numel()
     return Sizes(dict(trained), dict(frozen))

@@ -1,8 +1,8 @@
-"""ZGUL: fusion and lang2vec over the bank, learnt; entropy minimisation when inferring. And its ablations.
+"""ZGUL and its ablations: fusion and lang2vec learn to weight the bank, and EM refines the weights at inference.
 
-Frozen: the encoder and the language adapters. Trained: W_q, W_k, W_v, W_L, the projection of the language vectors, C,
-the task adapter and the head. Inference: ``em`` (the paper's ZGUL), ``plain`` (w/o EM), ``em-tied`` (one move per
-layer).
+The encoder and the language adapters are frozen. W_q, W_k, W_v, W_L, the projection of the language vectors, C, the
+task adapter and the head are trained. The strategies are ``em`` (the paper's ZGUL), ``plain`` (w/o EM) and ``em-tied``
+(one move per layer).
 """
 
 from collections.abc import Sequence

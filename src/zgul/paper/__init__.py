@@ -1,1 +1,1 @@
-"""The paper's evaluation: its rows and numbers, the results of our runs, and the report that sets both side by side."""
+"""The paper's evaluation: its rows and numbers, the results of our runs, and the report that compares both."""

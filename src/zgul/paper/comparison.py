@@ -1,4 +1,4 @@
-"""Is one system better than another, or is it chance? Two runs of an experiment, or two tagged files, are compared."""
+"""Compare two systems, to see whether their difference is more than chance. A system is a run or a tagged file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class RunComparison:
 
     @property
     def verdict(self) -> str:
-        """What the last row says, in words."""
+        """The result of the last row, in words."""
         whole = self.rows[-1]
         if whole.low > 0 or whole.high < 0:
             return f"On the whole: the {'first' if whole.difference > 0 else 'second'} is better."
@@ -80,7 +80,7 @@ def compare_runs(
 
 
 def _find_system(place: str, gold: Path | str | None, task: str) -> System:
-    """Read a system; the folder's or file's own name may have a colon."""
+    """Read a system. The name of the folder or file may contain a colon."""
     if task not in TASKS:
         raise ZgulError(f"there is no task {task!r}: choose pos or ner")
     for border in (index for index in range(len(place) - 1, 0, -1) if place[index] == ":"):

@@ -1,7 +1,7 @@
-"""One run: train (or go on from a checkpoint), choose EM settings, infer in every way asked for, score.
+"""Execute one run: train (or continue from a checkpoint), choose EM settings, tag with every row's strategy, score.
 
-What is finished is kept at once: trained weights when training ends, each score with its tags when it is known. A run
-that was killed continues where it stood. `Resources` holds what the runs of one process share.
+Results are saved at once: trained weights when training ends, each score with its tags when it is known. A run that
+was killed continues where it stopped. `Resources` holds what the runs of one process share.
 """
 
 import copy
@@ -42,16 +42,16 @@ from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
 
 WEIGHTS = "trained.safetensors"
 CHECKPOINT_EVERY = 60.0  # seconds
-ADAPTER, ENCODER = "adapter.safetensors", "encoder.safetensors"  # that were trained on a target's text
+ADAPTER, ENCODER = "adapter.safetensors", "encoder.safetensors"  # files of a run on a target's text
 BLOCK = 128  # pieces
 JUDGED = 64  # held-out blocks at most: about 1,200 masked pieces
 MEASURED = ("f1", "accuracy", "precision", "recall", "per_class", "sentences", "words")  # what a score keeps
 Runs = dict[str, Run]  # by hash
-Facts = dict[str, Any]  # what a run records beside its scores
+Facts = dict[str, Any]  # what a run records besides its scores
 
 
 class Resources:
-    """Everything that is read from files, once in a process."""
+    """Reads encoder and data from files, once in a process."""
 
     def __init__(self, inputs: Inputs, protocol: Protocol) -> None:
         self.inputs, self.protocol = inputs, protocol
@@ -68,12 +68,12 @@ class Resources:
         return copy, tokenizer
 
     def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
-        """A split, or as many of its sentences as asked for, the same for every run."""
+        """A split, or a sample of ``limit`` of its sentences. The sample is the same for every run."""
         key = (task, language, split, limit)
         if key not in self._sentences:
             whole = self.data.sentences(task, language, split)
             self._sentences[key] = sample(whole, limit, 0) if limit else whole
-            gc.freeze()  # millions of words that stay: looking for garbage among them would take seconds each time
+            gc.freeze()  # these millions of words stay: searching them for garbage would take seconds each time
         return self._sentences[key]
 
     def test(self, task: str, language: str) -> list[Sentence]:
@@ -121,7 +121,7 @@ class HeldModel:
 
 
 class Executor:
-    """Does runs one after another in one process."""
+    """Executes runs one after another in one process."""
 
     def __init__(self, store: Store, inputs: Inputs, protocol: Protocol) -> None:
         self.store, self.protocol = store, protocol
@@ -134,7 +134,7 @@ class Executor:
         self._tables: dict[tuple[str, str, str], EMTable] = {}  # F1 of EM settings, of the model that is scored
 
     def execute(self, run: Run, needed: Runs) -> Facts:
-        """Do a run. ``needed`` are the runs it starts from, by hash. Returns the facts."""
+        """Execute a run and return its facts. ``needed`` are the runs it starts from, by hash."""
         self._needed = needed
         if run.method == TEXT_RUN:
             facts = read_text(run, self.resources, self.store.run_folder(run.hash), self.device)
@@ -144,7 +144,7 @@ class Executor:
             base = next(needed[need] for need in run.needs if needed[need].method != TEXT_RUN)
             weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
             facts = self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
-        elif not run.rows:  # a tuning run: its dev F1 is all that is asked
+        elif not run.rows:  # a tuning run, of which only the dev F1 is needed
             self.release()
             facts = self._train(self._untrained(run), run.training(), folder=self.store.run_folder(run.hash))
         else:
@@ -154,26 +154,26 @@ class Executor:
         return facts | {"device": name, "versions": {"zgul": __version__, "torch": torch.__version__}}
 
     def release(self) -> None:
-        """Let go of the model that is held."""
+        """Free the memory of the model that is held."""
         self.held = None
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _trained(self, run: Run) -> HeldModel:
-        """The run's trained model: as it is held, from its file, or trained now."""
+        """The run's trained model: from memory, from its file, or trained now."""
         if self.held is not None and self.held.run == run.hash:
             return self.held
         self.release()
         tagger = self._untrained(run)
         path = self.store.run_folder(run.hash) / WEIGHTS
-        with self.store.lock(f"{run.hash}.weights"):  # several processes may find them gone and want them back
+        with self.store.lock(f"{run.hash}.weights"):  # several processes may need them at the same time
             if path.is_file():
                 weights, notes = load_with_metadata(path)
                 facts = json.loads(notes["facts"])
             else:
                 if self.store.status(run.hash) != DONE:
-                    self.store.forget_scores(run.hash)  # they would be of other weights
+                    self.store.forget_scores(run.hash)  # they belong to other weights
                 facts = self._untrained_weights(run, tagger)
                 facts |= self._train(replace(tagger), run.training(), folder=path.parent)
                 own = dict(tagger.model.named_parameters())
@@ -200,7 +200,7 @@ class Executor:
         return replace(tagger, precision=self.precision)
 
     def _text_folder(self, run: Run) -> Path:
-        """The folder of the text run that a run needs. Its files may have been removed meanwhile."""
+        """The folder of the text run that a run needs. Files that were removed are made again."""
         other = next(self._needed[need] for need in run.needs if self._needed[need].method == TEXT_RUN)
         folder = self.store.run_folder(other.hash)
         with self.store.lock(f"{other.hash}.weights"):
@@ -221,7 +221,7 @@ class Executor:
         history = trainer.run()
         seconds, progress = time.monotonic() - started, trainer.progress
         del trainer
-        gc.collect()  # captured graphs hold memory of the GPU, and are held in a circle
+        gc.collect()  # captured graphs hold GPU memory, and a reference cycle holds them
         trainable = sum(value.numel() for value in tagger.model.parameters() if value.requires_grad)
         facts: Facts = {"trainable": trainable, "sentences": len(data.train), "labels": list(tagger.labels)}
         facts |= {"steps": progress.step, "epochs": progress.epoch, "train_seconds": round(seconds, 2)}
@@ -231,7 +231,7 @@ class Executor:
         return facts
 
     def _few_shot(self, run: Run, base: Run) -> Facts:
-        """Train the base's model on with examples of a target, and score it there."""
+        """Train the base's model further on examples of a target, and score it there."""
         tagger, config = self._trained(base).restored(), run.training()
         language, count = run.extra["language"], run.extra["examples"]
         facts: Facts = {}
@@ -277,7 +277,7 @@ class Executor:
         self.store.add_score(Score(run.hash, row["row"], language, **values), tags)
 
     def _untrained_weights(self, run: Run, tagger: Tagger) -> Facts:
-        """The weights of the adapters before training, where those after it are recorded and learnt."""
+        """The adapters' weights before training, if the method learns them and the run records them."""
         facts: Facts = {}
         if tagger.method.views and any(row["weights"] for row in run.rows):
             for language in run.languages:
@@ -287,7 +287,7 @@ class Executor:
         return facts
 
     def _settings(self, tagger: Tagger, run: Run, row: Facts, language: str) -> Facts | None:
-        """EM settings for a row and a target: given, or the best of the grid on a dev set."""
+        """EM settings for a row and a target: those of the row, or the best of the grid on a dev set."""
         if row["em"] is None:
             return None
         base = EMConfig(start=row["start"], tied=row["strategy"] in ("em-tied", "emea"))
@@ -303,7 +303,7 @@ class Executor:
         left_out = config.em_by == "loso" and not of_target
         key = (row["strategy"], row["start"], source)
         if key not in self._tables:
-            if left_out:  # the run's model without that source, which is then as unseen as a target
+            if left_out:  # train the run's model without that source, so that it is as unseen as a target
                 without = replace(config, leave_out=(source,))
                 tagger = self._untrained(run, without)
                 self._train(tagger, without)
@@ -321,7 +321,7 @@ class Executor:
 
 
 def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequence[Prediction], *notes: str) -> None:
-    """Mean weight of every adapter over words, layers and sentences, by view. EM's start is "weights_before"."""
+    """Note the mean weight of every adapter over words, layers and sentences, by view ("weights_before": before EM)."""
     views = tagger.method.views or ("emea",)
     for note in notes:
         name = note.removesuffix("_untrained")  # of the prediction's field
@@ -333,10 +333,10 @@ def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequen
 
 
 def read_text(run: Run, resources: Resources, folder: Path, device: torch.device) -> Facts:
-    """A run on unlabelled text: train the target's adapter and, further on its text, the encoder (mBERT^tgt).
+    """Execute a run on unlabelled text: train the target's adapter, and train the encoder further (mBERT^tgt).
 
-    Both stand on the encoder as it is and on one masked-LM head, which comes from a file or is trained first on the
-    same text. Returns how well they fill masked places.
+    Both start from the unchanged encoder and from one masked-LM head, which comes from a file or is trained first on
+    the same text. Returns facts, among them the accuracy at masked places.
     """
     config, language = run.config, str(run.extra["language"])
     encoder, tokenizer = resources.encoder()

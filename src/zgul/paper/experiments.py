@@ -1,8 +1,8 @@
 """The paper's whole evaluation from Python: `run_paper` does what ``zgul experiment paper`` does.
 
-A worker process takes the first run in the plan that can start: its needs are done and no other process holds its
-lock. Locks are files and go with their process, so several commands can share a store. A run that fails is recorded,
-and what needs it fails with it. The parent process records the run of a worker that dies, and starts another worker.
+A worker process takes the first run in the plan that can start: the runs it needs are done, and no other process holds
+its lock. Locks are files and end with their process, so several commands can share a store. A run that fails is
+recorded, and runs that need it fail too. If a worker dies, the parent process records its run and starts another one.
 """
 
 import multiprocessing
@@ -46,17 +46,17 @@ BYTES = 70  # of a compressed sentence
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is to be run, and where the results go."""
+    """What to run, and where the results go."""
 
     inputs: Inputs
     protocol: Protocol
     output: Path
     only: Sequence[str] = ()  # see `select_runs`
-    same_code: bool = False  # finished runs count although the code has changed since
+    same_code: bool = False  # keep finished runs even if the code has changed since
     tuned: Path | None = None  # results, or an export, whose tuning runs are used instead of tuning here
 
     def store(self) -> Store | None:
-        """The results that there are."""
+        """The existing results, if there are any."""
         return Store(self.output, create=True) if (self.output / FILE).is_file() else None
 
     def tuning_runs(self) -> list[StoredRun]:
@@ -76,14 +76,14 @@ class Experiment:
         own = {run.hash for run in tuning}
         settings = plan.tuned_settings(given or [run for run in done if run.hash in own])
         runs = plan.paper_plan(self.inputs, self.protocol, settings, code=code)
-        # tuning is always part of the plan, because the other runs rest on it
+        # tuning is always part of the plan, because the other runs depend on it
         patterns = [part for pattern in self.only for part in pattern.split(",") if part.strip() != "tuning"]
         chosen = tuning + (plan.select_runs(runs, patterns) if patterns or not self.only else [])
         if not chosen:
             raise ZgulError(f"No run fits --only {', '.join(self.only)}. See the plan with --dry-run.")
         parts = {run.part for run in done}
         if done and (found := plan.differences(self.protocol, _checksums(chosen), meta, parts)):
-            # a mean over results of two protocols would say nothing
+            # a mean over results of two protocols would mean nothing
             changes = "; ".join([*found[:4], *(["…"] if len(found) > 4 else [])])
             other = f"{self.output} holds {len(done)} finished runs of another protocol ({changes})."
             raise ZgulError(f"{other} Give the same options as for them, or another --output.")
@@ -112,7 +112,7 @@ class Work:
 
 @dataclass
 class Outcome:
-    """How it went."""
+    """The outcome of an experiment: how many runs are done, which failed, and whether time ran out."""
 
     done: int = 0
     failed: dict[str, str] = field(default_factory=dict)  # name of the run -> its error
@@ -156,7 +156,7 @@ def _checksums(runs: Iterable[Run]) -> dict[str, str]:
 
 
 def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
-    """Note in the store what was asked for, of what, on what."""
+    """Record the command, the protocol, the inputs and the machine in the store."""
     inputs, before = experiment.inputs, store.meta
     command = ["zgul", *(Path(word).name if "/" in word and Path(word).exists() else word for word in sys.argv[1:])]
     store.note(
@@ -174,7 +174,7 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
 
 
 class Estimate:
-    """How many seconds runs take: by runs of the same kind that were measured before, else roughly."""
+    """Estimates how many seconds runs take: from earlier runs of the same kind or, without any, roughly."""
 
     def __init__(self, inputs: Inputs, protocol: Protocol, store: Store | None = None) -> None:
         self.data, self.protocol = DataFolder(inputs.data), protocol
@@ -185,7 +185,7 @@ class Estimate:
         self.measured = {kind: mean(values) for kind, values in seconds.items()}
 
     def total(self, runs: Iterable[Run], workers: int = 1) -> float:
-        """Seconds of several runs with this many processes side by side, if the machine bears them."""
+        """Seconds of several runs with this many parallel processes, if the machine has room for them."""
         return sum(map(self.seconds, runs)) / max(1, workers)
 
     def seconds(self, run: Run) -> float:
@@ -206,13 +206,13 @@ class Estimate:
         return config.rounds * trained * TRAIN[self.device] + passes * FORWARD[self.device]
 
     def _sentences(self, run: Run, language: str, split: str) -> int:
-        """About how many sentences a file has, by its size: reading it would take longer than the plan."""
+        """Estimate the number of sentences from the size of a file, because reading it would take too long."""
         path = self.data.labelled_file(run.config["task"], language, split)
         return path.stat().st_size // BYTES if path is not None else 0
 
 
 def _kind(run: Run | StoredRun) -> tuple[object, ...]:
-    """Runs of one kind take about as long."""
+    """The kind of a run. Runs of one kind take about the same time."""
     extra = run.extra
     return (run.part, run.group, run.method, extra.get("variant"), extra.get("examples"), extra.get("share"))
 
@@ -223,7 +223,7 @@ def _execute_all(work: Work, workers: int, report: Report, until: float | None) 
     store.plan(run.stored() for run in work.runs)
     for run, status in work.statuses(store).items():
         if status != DONE:
-            store.update(run, status=PLANNED, error="")  # what failed before, or was killed, is tried again
+            store.update(run, status=PLANNED, error="")  # failed and killed runs are tried again
     if not workers:
         _Worker(work, report).run_all()
     stopped = bool(workers) and _watch(work, store, workers, report, until)
@@ -259,7 +259,7 @@ def _watch(work: Work, store: Store, workers: int, report: Report, until: float 
         return bool(processes)
     finally:
         for process in processes:
-            process.terminate()  # all at once: one that went on would take the next run
+            process.terminate()  # all at once, because a remaining worker would take the next run
         for process in processes:
             process.join(10)
             process.kill()
@@ -271,7 +271,7 @@ def _record_death(work: Work, store: Store, code: int | None) -> bool:
     reason = f"its process died ({name})" + (": out of memory?" if code == -signal.SIGKILL else "")
     lost = False
     for run in (run for run, status in work.statuses(store).items() if status == RUNNING):
-        with suppress(Timeout), store.lock(run).acquire(timeout=0):  # another process may be at it
+        with suppress(Timeout), store.lock(run).acquire(timeout=0):  # another process may be executing it
             store.update(run, status=FAILED, error=reason)
             lost = True
     return lost
@@ -289,7 +289,7 @@ def _work(work: Work) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: a parent that was killed stops nobody."""
+    """End this process when its parent is gone, because a killed parent cannot stop its workers."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
@@ -309,7 +309,7 @@ class _Worker:
             left.sort(key=lambda run: run.needs[:1] != [held])  # first those that start from the model in memory
             if not any(map(self._attempt, left)):
                 self.executor.release()
-                time.sleep(WAIT)  # all that is left runs elsewhere, or waits for it
+                time.sleep(WAIT)  # other processes execute the remaining runs, or what these wait for
             self.work.show(self.store, self.report)
 
     def _attempt(self, run: Run) -> bool:
@@ -320,7 +320,7 @@ class _Worker:
             return True
         if any(status != DONE for status in needs.values()):
             return False
-        with suppress(Timeout), self.store.lock(run.hash).acquire(timeout=0):  # another process may be at it
+        with suppress(Timeout), self.store.lock(run.hash).acquire(timeout=0):  # another process may be executing it
             if self.store.status(run.hash) not in (DONE, FAILED):
                 self._do(run)
                 return True

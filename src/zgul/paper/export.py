@@ -1,9 +1,9 @@
 """Results as one JSON file that can be published: ``.json``, ``.json.gz``, ``.json.xz``.
 
 Format 2 holds notes, runs, scores with their predictions, gold tags and the analyses that `analyse` makes. A tag is
-one character ("tags" is the key to them), a predicted tag that is right is a dot, and a space stands between sentences.
-The words of the test files are included only on request, because not every licence allows passing them on. Format 1
-had neither predictions nor gold tags. Both are read.
+one character ("tags" maps characters to tags), a correct prediction is a dot, and spaces separate sentences. The words
+of the test files can be left out, because not every licence allows passing them on. Format 1 had neither predictions
+nor gold tags. Both formats can be read.
 """
 
 import json
@@ -35,7 +35,7 @@ _LETTERS = string.ascii_letters + string.digits + "".join(map(chr, range(0xC0, 0
 
 
 class TagAlphabet(dict[str, str]):
-    """A character for each tag, given out in the order in which the tags appear."""
+    """A character for each tag, assigned in the order in which the tags appear."""
 
     def __missing__(self, tag: str) -> str:
         return self.setdefault(tag, _LETTERS[len(self)])
@@ -48,15 +48,15 @@ class TagAlphabet(dict[str, str]):
 def open_store(place: AnyPath) -> Store:
     """The results in a folder of ``zgul experiment paper`` or in a file of ``zgul experiment export``."""
     if not Path(place).exists():
-        raise ZgulError(f"{place}: no such folder or file; a report is made from the --output of zgul experiment paper")
+        raise ZgulError(f"{place}: no such folder or file. Give the --output of zgul experiment paper, or an export.")
     return Store(place) if Path(place).is_dir() else Export(place)
 
 
 def export_results(folder: AnyPath, path: AnyPath, data: AnyPath | None = None, *, sentences: bool = True) -> None:
     """Write the finished runs of a folder of results. The same results give the same bytes.
 
-    ``data`` is the data folder, for the statistics of the data sets. Without ``sentences`` no word of the test files is
-    in the export; the gold tags are, so that every F1 can be computed again.
+    ``data`` is the data folder, for the statistics of the datasets. Without ``sentences``, the export has no words of
+    the test files. It still has the gold tags, so that every F1 can be computed again.
     """
     store, alphabet = Store(folder), TagAlphabet()
     gold: dict[tuple[str, str], dict[str, Any]] = {}
@@ -81,7 +81,7 @@ def export_results(folder: AnyPath, path: AnyPath, data: AnyPath | None = None, 
 
 
 class Export(Store):
-    """Results read from an export into memory. Predictions and sentences are there if the file carries them."""
+    """Results read from an export into memory, with predictions and sentences if the file contains them."""
 
     def __init__(self, path: AnyPath) -> None:
         self.folder = Path(path)
@@ -117,9 +117,9 @@ class Export(Store):
 
 
 def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:
-    """What the report needs besides scores, computed once, so that an export can carry it.
+    """Compute what the report needs besides scores. Exports contain the result.
 
-    Sentences on which the methods disagree, and the paper's examples, are there if ``sentences`` may be quoted.
+    Sentences on which the methods disagree, and the paper's examples, are included if ``sentences`` is true.
     """
     frame = Frame(store)
     analyses: Analysis = {"mcnemar": _count_words(frame, report), "examples": None, "paper_examples": None}
@@ -132,7 +132,7 @@ def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, 
 
 
 def _count_words(frame: Frame, report: Report) -> list[Analysis]:
-    """The words that only ZGUL, and that only the other row, tags correctly: by group, row and seed."""
+    """Count the words that only ZGUL, or only the other row, tags correctly: by group, row and seed."""
     counts, groups = [], frame.groups()
     for done, group in enumerate(groups, start=1):
         gold = [s.tags or [] for code in frame.languages(group) for s in frame.store.gold(group, code)]
@@ -148,7 +148,7 @@ def _count_words(frame: Frame, report: Report) -> list[Analysis]:
 
 
 def _pooled_tags(frame: Frame, group: str, row: str) -> dict[int, list[list[str]]]:
-    """For each seed that has all languages: what a row says on the sentences of the group."""
+    """The tags of a row on all sentences of a group, for each seed that has all languages."""
     entries = {(entry.run.seed, entry.score.language): entry for entry in frame.entries(row, group)}
     places = {seed: [(seed, code) for code in frame.languages(group)] for seed, _ in entries}
     return {
@@ -159,9 +159,9 @@ def _pooled_tags(frame: Frame, group: str, row: str) -> dict[int, list[list[str]
 
 
 def _choose_examples(frame: Frame) -> tuple[list[Analysis], list[Analysis]]:
-    """The most disputed sentences of each language, of equals the shorter and the earlier, and those of the paper.
+    """Choose the most disputed sentences of each language, and find the examples of the paper.
 
-    They have the tags of the compared rows at the lowest seed that all of these have.
+    Of equally disputed sentences, the shorter and the earlier come first. Tags are those of the lowest common seed.
     """
     disputed, printed = [], []
     for group, language in [(name, code) for name in frame.groups() for code in frame.languages(name)]:

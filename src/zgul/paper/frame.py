@@ -1,4 +1,4 @@
-"""The results as the report asks for them: scores by part, group and row, and their spread over seeds."""
+"""The results in the form that the report needs: scores by part, group and row, and their spread over seeds."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -21,11 +21,11 @@ class Entry(NamedTuple):
 
     run: StoredRun
     score: Score
-    keys: dict[str, Any]  # what it is selected by: language, encoder, and what tells runs of a part apart
+    keys: dict[str, Any]  # to select it by: language, encoder, and what distinguishes the runs of a part
 
 
 class Frame:
-    """All finished scores of a store. Of runs that differ only in code or settings the newest counts."""
+    """All finished scores of a store. Of runs that differ only in code or settings, the newest counts."""
 
     def __init__(self, store: Store, analyses: dict[str, Any] | None = None) -> None:
         self.store, self.analyses = store, analyses or store.analyses or {}
@@ -75,7 +75,7 @@ class Frame:
 
 
 def encoder_of(run: StoredRun) -> str:
-    """The name of a run's encoder without folders. The embedded encoder may have lost the pieces that nobody uses."""
+    """The name of a run's encoder without folders. A pruned embedded encoder counts as the embedded one."""
     name = str(run.config.get("encoder") or "embedded").rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
     return "embedded" if name.endswith(".q4.safetensors") else name
 
@@ -101,12 +101,12 @@ def spread(values: Iterable[float]) -> MeanStd | None:
 
 @dataclass(frozen=True)
 class TunedMethod:
-    """What was tried for one method and task: dev F1 by rate and reduction, averaged over groups."""
+    """The settings tried for one method and task: dev F1 by rate and reduction, averaged over groups."""
 
     task: str
     method: str
     groups: tuple[str, ...]
-    dev_f1: dict[tuple[float, float | None], float]  # (rate, reduction) -> F1; of SFT the reduction is None
+    dev_f1: dict[tuple[float, float | None], float]  # (rate, reduction) -> F1; the reduction of SFT is None
 
     @property
     def chosen(self) -> tuple[float, float | None]:
@@ -116,8 +116,8 @@ class TunedMethod:
 def choose_tuned(runs: Iterable[StoredRun]) -> list[TunedMethod]:
     """The settings chosen from finished runs of the part "tuning", by task and method.
 
-    The highest F1 on the dev sets of the sources wins: of a run the best epoch counts, and the groups of a task are
-    averaged. Of equals the smaller rate is taken, then the smaller reduction. A setting that lacks a group is left out.
+    The highest F1 on the dev sets of the sources wins. The best epoch of a run counts, and the groups of a task are
+    averaged. Of equals, the smaller rate wins, then the smaller reduction. A setting that lacks a group is left out.
     """
     tried: dict[tuple[str, str], dict[tuple[float, float | None], dict[str, float]]] = defaultdict(dict)
     for run in runs:

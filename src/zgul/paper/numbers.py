@@ -1,7 +1,7 @@
 """The paper's own numbers: its tables, hyperparameter grid and qualitative examples, each typed once.
 
-They stand in ``numbers.toml``. Languages are named by our codes and groups by our names. The sizes of the paper's data
-sets stand in `zgul.corpora.stats`, which needs them and may not import this module.
+They are in ``numbers.toml``. Languages have zgul's codes, and groups have zgul's names. The sizes of the paper's
+datasets are in `zgul.corpora.stats`, which needs them and may not import this module.
 """
 
 import re
@@ -28,7 +28,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class PaperExample:
-    """A sentence of the paper's appendix. "…" stands where the paper leaves words out."""
+    """A sentence of the paper's appendix. "…" marks words that the paper leaves out."""
 
     label: str
     language: str

@@ -1,11 +1,12 @@
 """The paper's evaluation as a list of runs: one trained model each, with every inference that is made with it.
 
-A run is known by a hash of everything that can change its result: configuration, rows, checksums of the data, the
+A run is identified by a hash of everything that can change its result: configuration, rows, checksums of the data, the
 encoder, the adapters and the code, and the runs it starts from. ``docs/experiments.md`` describes the parts.
 """
 
 import hashlib
 import json
+import os
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,16 +58,16 @@ class Inputs(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not Path(self.data).is_dir():
+        if not os.path.isdir(self.data or "."):  # noqa: PTH112  # pathlib raises if the name is too long
             raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
 
 
 @dataclass(frozen=True)
 class Protocol(Options):
-    """What can be changed in the experiments."""
+    """The options of the experiments. They change the results."""
 
-    seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, with commas.", panel=WHAT)
-    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, with commas.", panel=WHAT)
+    seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, separated by commas.", panel=WHAT)
+    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, separated by commas.", panel=WHAT)
     tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
     limit: int = option(0, _TEXTS["limit"], least=0, panel=SMALLER)
     dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)
@@ -77,7 +78,7 @@ class Protocol(Options):
     accumulate: int = option(4, _TEXTS["accumulate"], least=1, panel=SMALLER)
     em_by: str = option("source", EM_HELP, choices=("source", "loso"), panel=SMALLER)
     em_sentences: int = option(300, _TEXTS["em_sentences"], least=0, panel=SMALLER)
-    em_steps: tuple[int, ...] = option(Grid().steps, "EM steps to try, beside none.", panel=SMALLER)
+    em_steps: tuple[int, ...] = option(Grid().steps, "Numbers of EM steps to try, besides 0.", panel=SMALLER)
     em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", panel=SMALLER)
     precision: str = option("auto", _TEXTS["precision"], choices=PRECISIONS, panel=SMALLER)
     examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", panel=FEW)
@@ -87,26 +88,26 @@ class Protocol(Options):
     shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", panel=TEXT)
     text_languages: tuple[str, ...] = option((), "Targets whose text is read [default: all with text].", panel=TEXT)
     text_lines: int = option(0, "Lines of text of each target [default: all].", least=0, panel=TEXT)
-    text_steps: int = option(2000, "Masked-LM steps: of the head, of the adapter, of the encoder.", least=1, panel=TEXT)
-    text_blocks: int = option(16, "Blocks of 128 pieces in such a step.", least=1, panel=TEXT)
+    text_steps: int = option(2000, "Masked-LM steps for each of head, adapter and encoder.", least=1, panel=TEXT)
+    text_blocks: int = option(16, "Blocks of 128 pieces in each of these steps.", least=1, panel=TEXT)
     text_lr: float = option(1e-3, "Learning rate of head and adapter on text.", above=0, panel=TEXT)
     encoder_lr: float = option(5e-5, "Learning rate of the encoder on text.", above=0, panel=TEXT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if unknown := [group for group in self.groups if group not in GROUPS]:
-            raise ZgulError(f"There is no group {unknown[0]!r}. There are: {', '.join(GROUPS)}.")
+            raise ZgulError(f"There is no group {unknown[0]!r}. Choose one of: {', '.join(GROUPS)}.")
         if not self.seeds:
             raise ZgulError("Give at least one seed.")
         if any(share <= 0 or share > 1 for share in self.shares):
-            raise ZgulError("Shares of the text lie between 0 and 1. 0 itself is the zero-shot model.")
+            raise ZgulError("Shares of the text must be above 0 and at most 1. The zero-shot model is the share 0.")
 
     @property
     def tunes(self) -> bool:
         return self.tune and not self.lr
 
     def rate(self, method: str, encoder: str) -> float:
-        """The learning rate of a method on an encoder where none was tuned."""
+        """The learning rate of a method on an encoder if none was tuned."""
         return self.lr or float(rates(method, encoder)["default"])
 
 
@@ -120,19 +121,19 @@ def rates(method: str, encoder: str) -> Any:
 
 
 def is_embedded(encoder: str) -> bool:
-    """The embedded encoder, or a copy of it without the pieces that the data never uses."""
+    """Whether this is the embedded encoder, or a copy of it without the pieces that the data never uses."""
     return encoder == "embedded" or encoder.endswith(".q4.safetensors")
 
 
 def chosen_protocol(given: Mapping[str, object], quick: bool = False) -> Protocol:
-    """The protocol with some options changed; ``quick`` is all methods on little data (``quick.toml``)."""
+    """The protocol with the ``given`` options. ``quick`` runs all methods on little data (``quick.toml``)."""
     base = tomllib.loads(Path(__file__).with_name("quick.toml").read_text(encoding="utf-8")) if quick else {}
     return Protocol.from_dict({**base, **given})
 
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model and what is asked of it."""
+    """One trained model and the inferences that are made with it."""
 
     part: str
     group: str
@@ -170,7 +171,7 @@ def tuning_plan(inputs: Inputs, protocol: Protocol, done: Iterable[StoredRun] = 
 
 
 def paper_plan(inputs: Inputs, protocol: Protocol, settings: Settings | None = None, *, code: str = "") -> list[Run]:
-    """Every run of the evaluation that the data allows, with tuned ``settings``. ``code`` replaces the checksum."""
+    """Every run of the evaluation that the data allows, with tuned ``settings``. ``code`` replaces its checksum."""
     runs = _Planner(inputs, protocol, code or provenance.of_code(), settings or {}).runs()
     if not runs:
         raise ZgulError(f"{inputs.data} has the data of no group. See: zgul data list")
@@ -193,7 +194,7 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
     words = {run.hash: {run.part, run.group, run.method, run.extra.get("language", run.part)} for run in runs}
     known = set().union(*words.values())
     if unknown := sorted(set().union(*patterns) - known):
-        raise ZgulError(f"--only {unknown[0]}: no run has it. There are: {', '.join(sorted(known))}.")
+        raise ZgulError(f"--only {unknown[0]}: no run fits. Choose from: {', '.join(sorted(known))}.")
     chosen = {run for run, own in words.items() if any(pattern <= own for pattern in patterns)}
     needs = {run.hash: run.needs for run in runs}
     while needed := {need for run in chosen for need in needs[run]} - chosen:
@@ -296,7 +297,7 @@ class _Planner:
         return there
 
     def _has(self, left_out: str, group: str, language: str, split: str) -> bool:
-        """Whether there is this file. A warning says what is left out without it."""
+        """Whether this file exists. If not, a warning says what is left out."""
         task = GROUPS[group].task
         if self.data.labelled_file(task, language, split) is not None:
             return True
@@ -305,7 +306,7 @@ class _Planner:
         return False
 
     def _few_shot(self, base: Run, language: str) -> list[Run]:
-        """A model that is trained on with examples of a target. Draw d starts from the model of seed d."""
+        """Runs that train a model further on examples of a target. Draw d starts from the model of seed d."""
         task = str(base.config["task"])
         files = {split: self.data.labelled_file(task, language, split) for split in FEW_SPLITS}
         split, path = next(((split, path) for split, path in files.items() if path is not None), ("", None))
@@ -313,7 +314,7 @@ class _Planner:
             return []
         try:
             there = len(_read_examples(self.inputs.data, task, language, split))
-        except ZgulError:  # the runs that read it will say what is wrong with it
+        except ZgulError:  # the runs that read the file will report the problem
             there = max(self.protocol.examples, default=0)
         config = base.config | {"epochs": self.protocol.few_epochs, "batch_size": self.protocol.few_batch}
         config |= {"accumulate": 1, "select": "last", "lr": self.protocol.few_lr or base.config["lr"]}
@@ -337,7 +338,7 @@ class _Planner:
             extra: Values = {"language": language, "share": share, "variant": row.title}
             extra |= {"adapter": TARGET_ADAPTER in row.needs, "encoder": TARGET_ENCODER in row.needs}
             more: Values = {"extra": extra, "needs": [text.hash]}
-            if row.strategy == "tgt":  # its training never sees the target's adapter: the same model
+            if row.strategy == "tgt":  # training never uses the target's adapter, so the model is the zero-shot one
                 base = trained[row.method, seed]
                 more |= {"needs": [base.hash, text.hash], "rows": [row.inference()], "languages": [language]}
                 runs.append(replace(base, part="unlabelled", **more))
@@ -359,14 +360,14 @@ class _Planner:
 
 
 def differences(protocol: Protocol, checks: dict[str, str], stored: dict[str, Any], parts: Iterable[str]) -> list[str]:
-    """In what these runs would differ from stored ones of these parts: settings, data, encoder or adapters."""
+    """How these runs would differ from stored runs of these parts: in settings, data, encoder or adapters."""
     parts, before, changed = set(parts), stored.get("protocol", {}), []
     for name, value in protocol.to_dict().items():
         part = next((part for start, part in _FILE["options-of-part"].items() if name.startswith(start)), None)
         if name not in _FILE["extendable"] and name in before and before[name] != value and part in {None, *parts}:
             changed.append(f"{name} was {before[name]} and is {value}")
     sums = stored.get("checksums", {})
-    return changed + [f"{name} is another" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
+    return changed + [f"{name} has changed" for name in sorted(checks) if name in sums and sums[name] != checks[name]]
 
 
 @cache
@@ -375,5 +376,5 @@ def _read_examples(data: str, task: str, language: str, split: str) -> list[Sent
 
 
 def _without_folders(place: str) -> str:
-    """A path without its folders: where a file lies on this machine is not part of a run."""
+    """A path without its folders, because the place of a file on this machine is not part of a run."""
     return ",".join(Path(part).name if "{lang}" not in part else part for part in place.split(","))

@@ -1,4 +1,4 @@
-"""What a result came from: checksums of data, encoder, adapters and code; the machine and the commit."""
+"""Where a result comes from: checksums of data, encoder, adapters and code; the machine and the commit."""
 
 import ast
 import hashlib
@@ -93,7 +93,7 @@ def machine(device: str) -> str:
 
 
 def commit() -> str:
-    """The commit of the source tree, marked where files were changed since; "" outside a checkout."""
+    """The commit of the source tree, with a note if files were changed since; "" outside a checkout."""
     run = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
     try:
         changed = run(["git", "status", "--porcelain", "--", "."]).stdout.strip()

@@ -1,6 +1,6 @@
 """Results of experiments: one SQLite file that many processes write to, and one folder for each run.
 
-``FOLDER/results.sqlite`` holds the runs, their scores and predictions, the gold tags and notes on the whole. A score
+``FOLDER/results.sqlite`` holds the runs, their scores and predictions, the gold tags and general notes. A score
 and the tags that it was computed from are written in one transaction. ``FOLDER/runs/HASH`` holds what a run needs to
 continue: its checkpoint and its trained weights. `zgul.paper.export` writes the same as one file for others.
 """
@@ -29,7 +29,7 @@ _JSON_COLUMNS = ("config", "extra", "facts", "per_class", "em")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One trained model, or one that was trained further, and how it went."""
+    """One run, which trains a model or trains it further: its configuration, status and facts."""
 
     hash: str
     part: str  # one of PARTS
@@ -38,7 +38,7 @@ class StoredRun:
     seed: int
     name: str
     config: dict[str, Any]
-    extra: dict[str, Any]  # what tells the runs of a part apart: {"examples": 30, "draw": 1, "language": "fo"}
+    extra: dict[str, Any]  # what distinguishes the runs of a part: {"examples": 30, "draw": 1, "language": "fo"}
     status: str = PLANNED
     error: str = ""
     started: float = 0.0
@@ -62,7 +62,7 @@ class Score:
     words: int
     correct: int  # words with the right tag
     seconds: float
-    em: dict[str, Any] | None = None  # EM's settings, where it was used
+    em: dict[str, Any] | None = None  # EM's settings, if it was used
 
 
 T = TypeVar("T", StoredRun, Score)
@@ -72,7 +72,7 @@ class Store:
     """The results in a folder. Each process opens its own. Filters are fields: ``store.scores(row="ZGUL")``."""
 
     has_sentences = True  # whether `gold` knows the words of the test files
-    analyses: dict[str, Any] | None = None  # those that an export carries
+    analyses: dict[str, Any] | None = None  # only in an export
 
     def __init__(self, folder: Path | str, *, create: bool = False) -> None:
         self.folder = Path(folder)
@@ -84,7 +84,7 @@ class Store:
             self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
             self._db.execute("PRAGMA synchronous=NORMAL")  # safe if the process is killed, not if the power fails
             if create:
-                with self.lock("create"):  # SQLite does not wait where two processes choose the journal at once
+                with self.lock("create"):  # SQLite does not wait if two processes choose the journal at once
                     self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")  # readers see all tables or none
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
@@ -93,7 +93,7 @@ class Store:
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error
 
     def close(self) -> None:
-        """Move everything into the one file, unless another process is still reading."""
+        """Move everything into one file, unless another process is still reading."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
 
@@ -117,7 +117,7 @@ class Store:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Notes on the whole."""
+        """General notes on the results."""
         return {key: json.loads(value) for key, value in self._all("SELECT key, value FROM meta ORDER BY key")}
 
     def runs(self, **filters: Any) -> list[StoredRun]:
@@ -152,7 +152,7 @@ class Store:
         return "".join(status for (status,) in self._all("SELECT status FROM runs WHERE hash = ?", run))
 
     def facts(self, run: str) -> dict[str, Any]:
-        """What is known of a run so far."""
+        """The facts that are recorded for a run so far."""
         return next((json.loads(facts) for (facts,) in self._all("SELECT facts FROM runs WHERE hash = ?", run)), {})
 
     def scored(self, run: str) -> set[tuple[Any, ...]]:
@@ -174,13 +174,13 @@ class Store:
             db.execute(f"UPDATE runs SET {' = ?, '.join(values)} = ? WHERE hash = ?", (*_encoded(values), run))
 
     def note(self, **values: Any) -> None:
-        """Add notes on the whole, or replace them."""
+        """Add general notes, or replace them."""
         with self._transaction():
             for key, value in values.items():
                 self._insert("meta", key, _json(value))
 
     def plan(self, runs: Iterable[StoredRun]) -> None:
-        """Add runs. Known ones stay as they are; those of the same name with another hash no longer count."""
+        """Add runs. Known runs stay as they are. Runs of the same name with another hash no longer count."""
         with self._transaction() as db:
             for run in runs:
                 same = (run.name, run.hash)
@@ -190,7 +190,7 @@ class Store:
                 self._insert("runs", *_encoded(asdict(run)), conflict="IGNORE")
 
     def add_score(self, score: Score, tags: Sequence[Sequence[str]] | None) -> None:
-        """Keep a score with the tags it was computed from, where they are known."""
+        """Store a score and, if they are known, the tags that it was computed from."""
         with self._transaction():
             self._insert("scores", *_encoded(asdict(score)))
             if tags is not None:
@@ -205,13 +205,13 @@ class Store:
             db.execute("UPDATE runs SET facts = '{}' WHERE hash = ?", (run,))
 
     def add_gold(self, group: str, language: str, sentences: Sequence[Sentence]) -> None:
-        """Keep the test sentences of a target."""
+        """Store the test sentences of a target."""
         with self._transaction():
             self._insert("gold", group, language, _pack([(sentence.words, sentence.tags) for sentence in sentences]))
 
 
 def _matching(cls: type[T], rows: Iterable[tuple[Any, ...]], filters: dict[str, Any]) -> list[T]:
-    """The items whose fields have these values. A table's columns stand in the order of the fields."""
+    """The items whose fields have these values. A table's columns are in the order of the fields."""
     decoders = [json.loads if name in _JSON_COLUMNS else lambda value: value for name in cls.__dataclass_fields__]
     items = (cls(*(decode(value) for decode, value in zip(decoders, row, strict=True))) for row in rows)
     return [item for item in items if all(getattr(item, name) == value for name, value in filters.items())]

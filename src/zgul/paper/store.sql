@@ -1,5 +1,5 @@
 -- The tables of a store of results.
--- The columns of runs and scores stand in the order of the fields of StoredRun and Score.
+-- The columns of runs and scores are in the order of the fields of StoredRun and Score.
 CREATE TABLE IF NOT EXISTS runs (
     hash TEXT PRIMARY KEY, part TEXT, grp TEXT, method TEXT, seed INTEGER, name TEXT, config TEXT, extra TEXT,
     status TEXT, error TEXT, started REAL, seconds REAL, facts TEXT

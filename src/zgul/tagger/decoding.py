@@ -1,4 +1,4 @@
-"""From label probabilities to tags.
+"""Decoding: turn label probabilities into tags.
 
 ``words`` takes each word's most probable label, as the paper does, even if that is ``O I-PER``. ``sequence`` finds the
 tags y_1 … y_n with the largest Σ_t log p(y_t | sentence) in which every ``I-X`` follows a ``B-X`` or ``I-X`` (Viterbi).
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from zgul.errors import ZgulError
 
 DECODINGS = ("words", "sequence")
-# label probabilities of many sentences [words, C], and how many words each has, to labels [words]
+# maps label probabilities of many sentences [words, C], and the number of words of each, to labels [words]
 Decoder = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.int64]]
 TINY = np.finfo(np.float32).tiny
 
@@ -27,7 +27,7 @@ def decoder(name: str, labels: Sequence[str]) -> Decoder:
 
 
 class Sequences:
-    """The label sequences that IOB2 allows: all of them where no label begins with ``I-``."""
+    """The label sequences that IOB2 allows. If no label begins with ``I-``, all sequences are allowed."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         inside = np.array([label.startswith("I-") for label in labels], dtype=bool)
@@ -44,7 +44,7 @@ class Sequences:
         return tags
 
     def _broken(self, tags: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sentences, of ``sizes`` words each, whose tags [words] are no allowed sequence."""
+        """The sentences whose tags are not an allowed sequence. ``sizes`` has the number of words of each."""
         ends = np.cumsum(sizes)
         fine = np.ones(len(tags), dtype=bool)
         fine[1:] = self.follows[tags[:-1], tags[1:]]
@@ -53,7 +53,7 @@ class Sequences:
         return np.unique(np.searchsorted(ends, np.flatnonzero(~fine), side="right"))
 
     def best(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The allowed sequence with the largest sum, of the scores [T, C] of a sentence."""
+        """The allowed sequence with the largest sum of scores, for the scores [T, C] of a sentence."""
         forbidden = np.where(self.follows, 0.0, -np.inf)  # [C, C]
         best = np.where(self.first, scores[0], -np.inf)  # [C]: of the sequences that end in each label
         came_from = []

@@ -1,7 +1,7 @@
 """A saved tagger: a folder with ``config.json`` and safetensors, never a pickle.
 
     config.json          task, method, labels, sources, options, EM settings, how it was made; see `_SCHEMA`
-    model.safetensors    what was trained
+    model.safetensors    the trained weights
     bank.safetensors     the language adapters, unless they ship with the package
     encoder/             the encoder, on request; else config.json names it
 
@@ -22,7 +22,6 @@ from torch import Tensor
 from zgul import __version__, encoders
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import checksum, load_adapters, save_adapters, shipped_adapters
-from zgul.devices import moved_copy
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
@@ -68,7 +67,7 @@ def save_tagger(
     if bank and adapters:
         save_adapters(folder / BANK, adapters)
     if encoder:
-        # low-rank updates are among what was trained
+        # low-rank updates are saved with the trained weights
         encoders.save(tagger.model.encoder.without_updates(), tagger.pieces.tokenizer, folder / ENCODER)
     parts = tagger.parts
     name = ENCODER if encoder else tagger.encoder_name
@@ -89,9 +88,9 @@ def save_tagger(
         "merged": merged,
         "em": {language: config.to_dict() for language, config in tagger.em.items()},
         "features": {code: np.asarray(value).tolist() for code, value in parts.features.items()},
-        "about": tagger.about,
+        "about": dict(tagger.about),
     }
-    write_json(folder / CONFIG, config)  # last: where it exists, the tagger is complete
+    write_json(folder / CONFIG, config)  # last: if it exists, the tagger is complete
 
 
 def load_tagger(
@@ -99,7 +98,7 @@ def load_tagger(
 ) -> Tagger:
     """Load a folder written by `save_tagger`.
 
-    ``encoder`` replaces the one that the folder names. It stays as it is, and what is not trained is shared with it.
+    ``encoder`` replaces the encoder that the folder names. It stays as it is, and untrained weights are shared with it.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -174,8 +173,8 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
             _check(value, float, f"one of features.{code}", folder)
     vectors = config["features"].values()
     sizes = {len(vector) for vector in vectors}
-    if len(sizes) > 1 or 0 in sizes or not all(np.isfinite(vector).all() for vector in vectors):
-        raise _damaged(folder, "features are not finite numbers, as many for each language")
+    if len(sizes) > 1 or 0 in sizes or not all(abs(value) < 1e30 for vector in vectors for value in vector):
+        raise _damaged(folder, "features must be finite numbers, equally many for each language")
     for key, choices in {"bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
         if config[key] not in choices:
             raise _damaged(folder, f"{key} is {config[key]!r}, not one of {', '.join(choices)}")
@@ -208,7 +207,7 @@ def _encoder(
         name = given or name
         body, tokenizer = encoders.load(folder / ENCODER if name == ENCODER else name)
     else:
-        body, tokenizer = moved_copy(given[0], given[0].words.weight.device), given[1]
+        body, tokenizer = given
     if (body.width, body.depth) != (info["width"], info["depth"]):
         made = f"trained on an encoder of {info['depth']} layers of width {info['width']}"
         raise ZgulError(f"{folder} was {made}. The one given has {body.depth} of width {body.width}.")
@@ -222,14 +221,14 @@ def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter
         return load_adapters(folder / BANK)
     adapters = shipped_adapters(config["sources"])
     if config.get("bank_checksum") not in (None, checksum(adapters)):
-        problem = "was saved without its language adapters, and those of the package are others: it would tag wrongly"
-        advice = "Save it with its adapters (bank=True), or let ZGUL_TAGGERS name the folder that has them"
+        problem = "was saved without its language adapters, and the package has others, so it would tag wrongly"
+        advice = "Save it with its adapters (bank=True), or set ZGUL_TAGGERS to the folder that has them"
         raise ZgulError(f"{folder} {problem}. {advice}.")
     return adapters
 
 
 def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: Path) -> None:
-    """Give the model the saved weights. Every trained one must be there, and none that it does not have."""
+    """Load the saved weights into the model. All trained weights must be present, and no unknown ones."""
     own = dict(tagger.model.named_parameters())
     state = _unmerge(state) if merged else state
     missing, extra = set(tagger.trained_names) - set(state), set(state) - set(own)
@@ -244,5 +243,5 @@ def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: 
         if own[name].shape != value.shape:
             shapes = f"{list(value.shape)}, this model needs {list(own[name].shape)}"
             raise ZgulError(f"{folder}/{MODEL}: {name} has shape {shapes}")
-        # not in place: a given encoder belongs to others, too
+        # not in place, because others may use the given encoder, too
         own[name].data = value.to(own[name], copy=True, memory_format=torch.contiguous_format)

@@ -4,9 +4,11 @@ Taggers do not change. `Tagger.to` and `dataclasses.replace` make new ones, whic
 threads may predict with one tagger.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +29,9 @@ from zgul.methods import Method, MethodOptions, Parts, find_method
 from zgul.methods.model import Inferred, Model, infer
 from zgul.tagger.decoding import decoder, valid_iob2
 
-UNNAMED = "given"  # the name of an encoder that came without one
+UNNAMED = "given"  # the name of an encoder that was given without a name
+READ_ONLY = ("em", "about")  # loaded taggers are shared, so nobody may change their settings
+_MAKING_ENGINE = threading.Lock()
 
 Infer = Callable[[Batch, EMConfig | None], Inferred]
 OnBatch = Callable[[int], None]  # receives how many chunks were done
@@ -35,7 +39,7 @@ OnBatch = Callable[[int], None]  # receives how many chunks were done
 
 @dataclass
 class Prediction:
-    """What a tagger says of one sentence."""
+    """A tagger's output for one sentence."""
 
     tags: list[str]
     probabilities: NDArray[np.float32]  # [words] of the chosen tags
@@ -45,7 +49,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Tagger:
-    """A trained method."""
+    """A trained method, ready to predict."""
 
     method: Method
     parts: Parts
@@ -54,10 +58,14 @@ class Tagger:
     task: str
     encoder_name: str
     strategy: str
-    em: dict[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
+    em: Mapping[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
     precision: str = "float32"  # of predictions
-    about: dict[str, Any] = field(default_factory=dict)  # how it was made
+    about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
+
+    def __post_init__(self) -> None:
+        for name in READ_ONLY:
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @classmethod
     def new(
@@ -75,20 +83,24 @@ class Tagger:
         strategy: str = "",
         related_letters: bool = False,
     ) -> Self:
-        """An untrained tagger. It takes over the encoder: low-rank updates are added to it, and it may be trained."""
-        chosen = find_method(method)
-        bank = list(adapters) if chosen.needs_bank else []
-        parts = Parts(encoder[0], list(labels), list(sources), bank, options or MethodOptions(), features or {})
+        """An untrained tagger. The given encoder stays as it is; weights that are not trained are shared with it."""
+        chosen, body = find_method(method), encoder[0]
+        body = moved_copy(body, body.words.weight.device)
+        bank = tuple(adapters) if chosen.needs_bank else ()
+        parts = Parts(body, tuple(labels), tuple(sources), bank, options or MethodOptions(), features or {})
         pieces = PieceEncoder(encoder[1], parts.encoder.max_pieces, related_letters=related_letters)
         strategy = chosen.check_strategy(strategy or chosen.strategies[0])
-        return cls(chosen, parts, chosen.build(parts).eval(), pieces, task, encoder_name, strategy)
+        model = chosen.build(parts).eval()
+        for parameter in filter(lambda parameter: parameter.requires_grad, body.parameters()):
+            parameter.data = parameter.data.clone()  # training must not change the given encoder
+        return cls(chosen, parts, model, pieces, task, encoder_name, strategy)
 
     @property
     def device(self) -> torch.device:
         return self.model.head.weight.device
 
     @property
-    def labels(self) -> list[str]:
+    def labels(self) -> Sequence[str]:
         return self.parts.labels
 
     @property
@@ -102,15 +114,24 @@ class Tagger:
 
     @cached_property
     def engine(self) -> Engine:
-        """The fast form of the model. Whoever changes weights makes a new tagger (`replace`)."""
-        return engine(self.model, self.device, self.precision)
+        """The fast form of the model. If you change weights, make a new tagger (`replace`)."""
+        with _MAKING_ENGINE:  # one for all threads
+            own = vars(self)
+            if "engine" not in own:
+                own["engine"] = engine(self.model, self.device, self.precision)
+            return own["engine"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: everything but the engine, which is made again on first use."""
-        return {name: value for name, value in vars(self).items() if name != "engine"}
+        """The contents of a pickle: everything except the engine, which is made again on first use."""
+        state = {name: value for name, value in vars(self).items() if name != "engine"}
+        return state | {name: dict(state[name]) for name in READ_ONLY}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
 
     def to(self, device: torch.device | str) -> Self:
-        """This tagger on a device; itself if it is there."""
+        """This tagger on a device. It returns itself if it is there already."""
         wanted = find_device(device)
         if wanted.type == self.device.type and wanted.index in (None, self.device.index):
             return self
@@ -118,13 +139,13 @@ class Tagger:
         return replace(self, model=model, parts=replace(self.parts, encoder=model.encoder))
 
     def language_table(self, languages: Sequence[str], strategy: str | None = None) -> ModelLanguages:
-        """What the model is told of these languages."""
+        """The language table of these languages, as the model reads it."""
         strategy = self.method.check_strategy(strategy or self.strategy)
         table = self.method.table(self.parts, languages, strategy, self.bank_languages)
         return ModelLanguages({language: row for row, language in enumerate(languages)}, table)
 
     def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
-        """The EM settings for a language; None where the strategy has no EM."""
+        """The EM settings for a language, or None if the strategy has no EM."""
         strategy = strategy or self.strategy
         if not self.method.uses_em(strategy):
             return None
@@ -200,13 +221,13 @@ class Tagger:
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
     ) -> Iterator[tuple[Batch, Any]]:
-        """Run all chunks of a corpus (or these) in batches, which get smaller when memory runs out.
+        """Run all chunks of a corpus, or ``rows``, in batches. Batches get smaller when memory runs out.
 
         The run works on ``copies`` times the tokens of a batch.
         """
         limit = self.engine.max_tokens // copies
         advice = "cut long sentences, tag without EM (--no-em), or use a device with more memory (--device cpu)"
-        for batch in encoded.batches(limit, multiple=self.engine.multiple, rows=rows):
+        for batch in encoded.batches(limit, **self.engine.shapes, rows=rows):
             length = batch.input_ids.shape[1]
             fits = max(1, min(len(batch), limit // length))
             done, fitted = halving(partial(_in_parts, batch, run), fits, "sentences", advice)
@@ -214,7 +235,7 @@ class Tagger:
             yield from done
 
     def _predictions(self, kept: dict[str, NDArray[np.float32]], sizes: NDArray[np.int64]) -> list[Prediction]:
-        """Cut what was inferred for all words into sentences of these sizes."""
+        """Decode the probabilities of all words, and cut the results into sentences of these sizes."""
         p = kept["probabilities"]  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
         kept = kept | {"probabilities": p[np.arange(len(p)), tags]}
@@ -234,5 +255,5 @@ def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tupl
 def _languages(sentence: Sentence) -> Iterator[str]:
     """The languages of a sentence: one, or that of each word."""
     if sentence.word_languages is None and sentence.language is None:
-        raise ZgulError("A sentence has no language. Say which it is in (--lang, or Sentence(language=...)).")
+        raise ZgulError("A sentence has no language. Name it with --lang, or in Python with Sentence(language=...).")
     yield from sentence.word_languages if sentence.word_languages is not None else [str(sentence.language)]

@@ -1,5 +1,5 @@
-"""A trained tagger in use: which one serves a language, text in, tags out, files, evaluation, spaCy, ONNX.
+"""Use taggers: find the tagger for a language, tag text and files, evaluate, export to ONNX, plug into spaCy.
 
-`zgul.load` makes a tagger. Nothing is imported here, because what only asks which tagger serves a language
-(`zgul.tagging.serving`) needs no torch.
+`zgul.load` makes a tagger. Nothing is imported here, because `zgul.tagging.serving`, which finds the tagger for a
+language, needs no torch.
 """

@@ -1,4 +1,4 @@
-"""Tagged sentences for people: on a screen each word stands over its tag, in HTML as well, both in colour.
+"""Show tagged sentences to people: each word over its tag, in colour, on a screen or as HTML.
 
 ``tag_legend.toml`` has the meaning and the colour of every tag, ``document.css`` the layout of the HTML.
 """
@@ -37,7 +37,7 @@ def plain(sentences: Iterable[TaggedSentence]) -> str:
 
 
 def render(sentence: TaggedSentence, width: int) -> Text:
-    """Words over tags and, where there are weights, over the shares of the source languages."""
+    """Words over tags and, if there are weights, over the shares of the source languages."""
     styles = ["bold"] * len(sentence)
     if "ner" in sentence.layers:  # names alone are bold
         styles = [f"bold {_colour(kind)}" if kind else "not bold" for kind in map(_kind, sentence.ner)]
@@ -74,7 +74,7 @@ def shown_marks(sentence: TaggedSentence) -> set[str]:
 
 
 def _kind(tag: str) -> str:
-    """The part of speech, or the kind of entity; nothing for ``O``."""
+    """The part of speech, or the kind of entity; empty for ``O``."""
     return tag.removeprefix("B-").removeprefix("I-") if tag != "O" else ""
 
 
@@ -83,7 +83,7 @@ def _colour(kind: str) -> str:
 
 
 def _label(layer: Layer, index: int, inside: str = "") -> str:
-    """What stands below a word; ``inside`` below the further words of a name."""
+    """The label below a word. The further words of a name get ``inside``."""
     tag = layer.tags[index]
     unsure = tag != "O" and layer.probabilities[index] < UNSURE
     return (inside if tag.startswith("I-") else _kind(tag)) + "?" * unsure
@@ -115,8 +115,8 @@ def _columns(rows: list[Row], width: int) -> Text:
 def html(sentences: Iterable[TaggedSentence]) -> str:
     """A ``<div>`` with a paragraph for each sentence. The meaning and probability of a tag appear on hovering.
 
-    It needs no script and no resource from elsewhere. Backgrounds are see-through, so that the text can be read on a
-    light and on a dark page.
+    It needs no script and no other file. Backgrounds are transparent, so that the text can be read on a light and on a
+    dark page.
     """
     colours = ""
     for tag, (_, colour) in (LEGEND["pos"] | LEGEND["ner"]).items():
@@ -132,7 +132,7 @@ def html(sentences: Iterable[TaggedSentence]) -> str:
 
 
 def _html_marks(layer: Layer) -> Iterator[str]:
-    """The tag below each word; below the further words of a name an unnamed band of the same colour."""
+    """The tag below each word. The further words of a name get a band of the same colour without a label."""
     for index, kind in enumerate(map(_kind, layer.tags)):
         meaning = f"{MEANINGS.get(kind, [kind])[0]}, {layer.probabilities[index]:.0%}"
         label = f' class="{escape(kind)}" title="{escape(meaning)}">{escape(_label(layer, index))}' if kind else ">"

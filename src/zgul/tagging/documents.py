@@ -34,7 +34,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one tagger says of the words of a sentence."""
+    """The output of one tagger for the words of a sentence."""
 
     tags: list[str]  # UPOS, or entities in IOB2
     probabilities: list[float]  # of the chosen tags
@@ -45,7 +45,7 @@ class Layer:
 class TaggedSentence:
     """The words of a sentence and, for each task, their tags.
 
-    ``tags``, ``probabilities`` and ``weights`` are those of the only task; of two, those of ``pos``.
+    ``tags``, ``probabilities`` and ``weights`` belong to the only task. With two tasks, they belong to ``pos``.
     """
 
     text: str
@@ -54,8 +54,8 @@ class TaggedSentence:
     layers: dict[str, Layer]  # by task: "pos", "ner"
     language: str
     start: int = 0  # where this sentence's text begins in the text that was given
-    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, where that is known
-    block: ConlluSentence | None = None  # what it was read from
+    opens: Literal["document", "paragraph"] | None = None  # what begins with this sentence, if known
+    block: ConlluSentence | None = None  # the sentence of a CoNLL-U file that it was read from
 
     def __len__(self) -> int:
         return len(self.words)
@@ -85,7 +85,7 @@ class TaggedSentence:
 
     @property
     def entities(self) -> list[Entity]:
-        """The names of people, places, organisations and, where the tagger knows them, dates."""
+        """The names of people, places, organisations and, if the tagger knows them, dates."""
         layer = self._layer("ner")
         found = []
         for first, last in entity_spans(layer.tags):
@@ -126,7 +126,7 @@ class TaggedSentence:
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
     def to_tsv(self, *, probabilities: bool = False) -> str:
-        """Word, weights if there are any, probabilities if they are wanted, tags of each task; a blank line."""
+        """Lines with a word, its weights if there are any, its probabilities on request and its tags; a blank line."""
         check_words(self.words)
         layers = self.layers.values()
         columns = [self.words]
@@ -136,9 +136,9 @@ class TaggedSentence:
         return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
 
     def to_conllu(self, number: int = 1, *, probabilities: bool = False) -> str:
-        """UPOS in column 4; entities and, where they are wanted, weights and probabilities in MISC.
+        """The sentence as CoNLL-U: UPOS in column 4; entities, weights and, on request, probabilities in MISC.
 
-        All else in a sentence that was read from CoNLL-U stays as it is. A new one is called ``number``.
+        A sentence that was read from CoNLL-U keeps everything else. A new sentence gets ``number`` as its sent_id.
         """
         offsets = [(start - self.start, end - self.start) for start, end in self.offsets]
         new = Sentence(self.words, text=self.text, offsets=offsets, opens=self.opens)
@@ -191,7 +191,7 @@ class Document(Sequence[TaggedSentence]):
         return {"text": self.text, "sentences": [sentence.to_dict() for sentence in self.sentences]}
 
     def to_html(self) -> str:
-        """A piece of HTML: words over coloured tags, names marked as such. Notebooks show it."""
+        """HTML with words over coloured tags. Notebooks show it."""
         return display.html(self.sentences)
 
     _repr_html_ = to_html
@@ -208,6 +208,6 @@ def _is_inside(tag: str) -> bool:
 
 
 def _weights_text(weights: dict[str, float]) -> str:
-    """The largest weight first: ``is:0.62,de:0.25,en:0.13``."""
+    """The weights as text, the largest first: ``is:0.62,de:0.25,en:0.13``."""
     ordered = sorted(weights.items(), key=lambda pair: -pair[1])
     return ",".join(f"{code}:{weight:.2f}" for code, weight in ordered)

@@ -1,20 +1,24 @@
-"""Score a tagger on labelled sentences: F1, accuracy, what is taken for what, and the words with the most mistakes.
+"""Score a tagger on labelled sentences: F1, accuracy, confused tags, and the words with the most mistakes.
 
-evaluate(zgul.load("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
+evaluate(load_for_scoring("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
 """
 
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
 from zgul.corpora.sentence import Sentence
+from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import Scores, scores
 from zgul.progress import Report, counter, silent
+from zgul.tagger.decoding import decoder
+from zgul.tagging.loading import choose_inference, load
+from zgul.tagging.serving import shipped_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
 LISTED = 10  # confusions and words
@@ -66,12 +70,42 @@ class Evaluation:
         return own | plain
 
 
+def load_for_scoring(
+    lang: str,
+    task: str | None = None,
+    *,
+    strategy: str | None = None,
+    decode: str | None = None,
+    em: bool | None = None,
+    adaptive: bool | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **place: Any,
+) -> TextTagger:
+    """A tagger as `zgul evaluate` scores it: a shipped one as `zgul tag` runs it, others with EM as they were tuned.
+
+    ``strategy`` and ``decode`` replace the tagger's own. For ``em``, ``adaptive`` and ``changes`` see
+    `choose_inference`. ``place`` are the ``model``, ``device`` and ``precision`` of `zgul.load`.
+    """
+    EMConfig.from_dict(changes or {}, "em_")  # check everything first, because loading takes seconds
+    if decode is not None:
+        decoder(decode, [])
+    if task == "both":
+        raise ZgulError("Only one task can be scored at a time. Choose --task pos or --task ner.")
+    loaded = load(lang, task, **place)
+    ((task, tagger),) = loaded.taggers.items()
+    tagger = replace(tagger, decode=decode) if decode is not None else tagger
+    ships = loaded.served[task].name in shipped_names()
+    wanted: dict[str, Any] = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
+    inference = choose_inference(tagger, loaded.language.code, **wanted, adaptive_default=ships)
+    return replace(loaded, taggers={task: tagger}, inference={task: inference})
+
+
 def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: Report = silent) -> Evaluation:
-    """Tag sentences that have tags already, and compare."""
+    """Tag labelled sentences, and compare the result with their own tags."""
     if not sentences or any(sentence.tags is None for sentence in sentences):
-        raise ZgulError("Only sentences with tags can be scored, and there must be some.")
+        raise ZgulError("Only sentences with tags can be scored. Give at least one.")
     if len(text_tagger.taggers) != 1:
-        raise ZgulError("One task is scored at a time. Load the tagger with task='pos' or task='ner'.")
+        raise ZgulError("Only one task can be scored at a time. Load the tagger with task='pos' or task='ner'.")
     ((task, tagger),) = text_tagger.taggers.items()
     inference = text_tagger.inference[task]
     gold = [sentence.tags or [] for sentence in sentences]
@@ -92,7 +126,7 @@ def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: 
 
 
 def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) -> list[WordMistakes]:
-    """``mistakes`` are words, each with its tag and the tag that it got."""
+    """The words with the most mistakes. ``mistakes`` has each wrong word with its own tag and the tag that it got."""
     totals = Counter(words)
     result = []
     for word, wrong in Counter(word for word, _ in mistakes).most_common(LISTED):
@@ -101,8 +135,8 @@ def _worst_words(words: list[str], mistakes: list[tuple[str, tuple[str, str]]]) 
     return result
 
 
-def _warn_of_unknown(gold: list[list[str]], labels: list[str]) -> None:
-    """Tags that the tagger cannot give count as its mistakes. Say so."""
+def _warn_of_unknown(gold: list[list[str]], labels: Sequence[str]) -> None:
+    """Warn of tags that the tagger cannot give, because they count as its mistakes."""
     known = {label.split("-", 1)[-1] for label in labels}
     unknown = Counter(kind for tags in gold for tag in tags if (kind := tag.split("-", 1)[-1]) not in known)
     if unknown:

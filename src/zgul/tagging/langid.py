@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Guess:
-    """A language and the probability that the text is in it, given that it is in one of those known."""
+    """A language, and the probability that the text is in it if it is in one of the known languages."""
 
     code: str
     probability: float
@@ -91,7 +91,7 @@ def ngrams(words: Iterable[str]) -> Iterable[str]:
 
 
 def softmax(scores: Floats) -> Floats:
-    """Over the last axis."""
+    """The softmax over the last axis."""
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities

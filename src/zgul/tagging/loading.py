@@ -1,5 +1,6 @@
 """Load taggers: those that serve a language (`load`, which is ``zgul.load``), shipped ones by name, and folders."""
 
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +10,17 @@ from typing import Any
 
 import torch
 
-from zgul.devices import find_device
+from zgul.devices import find_device, find_precision
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.adaptive import AdaptiveEM
-from zgul.fast.engine import find_precision
 from zgul.files import shipped_folder
 from zgul.languages import Language, assign_group, find
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
+_LOADING = threading.Lock()  # else threads that come at once would each load a tagger of their own
 SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
 
 
@@ -36,18 +37,18 @@ def load(
     device: str = "cpu",
     precision: str = "float32",
 ) -> TextTagger:
-    """A tagger for a language.
+    """Load a tagger for a language.
 
-    ``task`` is ``pos``, ``ner`` or ``both``; by default it is what the language's group (or the model) was made for.
+    ``task`` is ``pos``, ``ner`` or ``both``; the default is the task of the language's group, or of the model.
     The shipped tagger that serves the language is used unless ``model`` names another shipped one (``"slavic-pos"``)
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
-    tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` does it at a fraction of the work, for nearly the same
-    tags (default: unless steps or rate are given; False: as in the paper). ``weights`` also gives the share of each
+    tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
+    default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
     source language for each word. ``device`` is cpu, cuda or auto. ``precision="bfloat16"`` is faster on a CPU or GPU
-    that multiplies in it, for nearly the same tags.
+    that supports it, with nearly the same tags.
     """
     language = find(lang)
-    # everything is checked before the seconds that loading takes
+    # check everything first, because loading takes seconds
     changes = {name: value for name, value in (("steps", em_steps), ("lr", em_lr)) if value is not None}
     EMConfig.from_dict(changes, "em_")
     find_precision(precision)
@@ -60,7 +61,7 @@ def load(
         tagger = load_named(str(model), place, precision)
         if task not in (None, tagger.task):
             raise ZgulError(f"{model} is a tagger for {tagger.task}, not for {task}. Leave the task out.")
-        served = {tagger.task: Served(str(model), tagger.task, None, "it was asked for by name")}
+        served = {tagger.task: Served(str(model), tagger.task, None, "the user named it")}
         taggers = {tagger.task: tagger}
     else:
         group = assign_group(language)
@@ -84,7 +85,7 @@ def choose_inference(
     changes: Mapping[str, Any] | None = None,
     adaptive_default: bool = True,
 ) -> Inference:
-    """The inference that a user's choices mean for a tagger and a language.
+    """Turn a user's choices into the settings of inference for a tagger and a language.
 
     ``em`` switches EM on or off; by default the tagger's own strategy decides. ``changes`` are settings that replace
     those the tagger was tuned to. ``adaptive`` EM costs a fraction (`AdaptiveEM`). By default it is
@@ -126,8 +127,8 @@ class ShippedTagger(Tagger):
         shipped = load_shipped(self.name)
         if not torch.equal(self.model.head.weight.cpu(), shipped.model.head.weight):  # it was trained further
             return super().__reduce_ex__(protocol)
-        settings = [getattr(self, field) for field in SETTINGS]
-        return _restore, (self.name, str(self.device), *settings)
+        state = self.__getstate__()
+        return _restore, (self.name, str(self.device), *(state[field] for field in SETTINGS))
 
 
 def _restore(name: str, device: str, *settings: Any) -> Tagger:
@@ -135,13 +136,14 @@ def _restore(name: str, device: str, *settings: Any) -> Tagger:
 
 
 def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> Tagger:
-    """The shipped tagger of this name, on a device. Taggers do not change, so all users share what is loaded once."""
+    """The shipped tagger of this name, on a device. Taggers do not change, so each is loaded once and shared."""
     path = shipped_folder() / name
     if not (path / "config.json").is_file():
         problem = f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}).'
         advice = "or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
         raise ZgulError(f"{problem} Install the package with its weights again, {advice}")
-    return _load(path, str(find_device(device)), precision)
+    with _LOADING:
+        return _load(path, str(find_device(device)), precision)
 
 
 @lru_cache(maxsize=16)

@@ -36,7 +36,7 @@ class OnnxTagger:
             raise ValueError(f"{len(ids)} pieces, but the model reads {self.config['max_pieces']}: cut the sentence")
         batch = np.array([ids], dtype=np.int64)  # several sentences: pad them with config["pad"], the mask with 0
         logits = self.session.run(["logits"], {"input_ids": batch, "attention_mask": np.ones_like(batch)})[0]
-        first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's scores stand at its first piece
+        first = np.cumsum([1] + [len(row) for row in rows[:-1]])  # a word's scores are at its first piece
         scores = logits[0, first]
         best = self.best_sequence(scores) if self.config["decode"] == "sequence" else scores.argmax(axis=-1)
         tags = [self.config["labels"][index] for index in best]
@@ -47,7 +47,7 @@ class OnnxTagger:
 
     def best_sequence(self, scores: np.ndarray) -> list[int]:
         """The labels with the largest sum of scores in which an I-X follows a B-X or I-X (Viterbi)."""
-        labels = ["O", *self.config["labels"]]  # the first stands before the sentence
+        labels = ["O", *self.config["labels"]]  # the first is for the place before the sentence
         fits = np.array([[b[:2] != "I-" or a[1:] == b[1:] for b in labels[1:]] for a in labels])
         paths, came = np.where(fits[0], scores[0], -np.inf), []
         for row in scores[1:]:

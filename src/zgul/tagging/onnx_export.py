@@ -38,10 +38,10 @@ class _OneLanguage(nn.Module):
     def __init__(self, model: Model, table: Tensor) -> None:
         super().__init__()
         self.model = model
-        self.table = nn.Buffer(table)  # [1, ·]: what the model is told of the language
+        self.table = nn.Buffer(table)  # [1, ·]: the language table
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Label scores [B, T, C]. The model needs neither labels nor corpora, so others stand for them."""
+        """Label scores [B, T, C]. The model needs neither labels nor corpora, so other tensors take their place."""
         mask, first = attention_mask.bool(), input_ids[:, 0]
         languages = torch.zeros_like(input_ids)
         logits: Tensor = self.model(Batch(input_ids, mask, mask, languages, input_ids, first, first, self.table))
@@ -51,9 +51,9 @@ class _OneLanguage(nn.Module):
 def export_onnx(
     tagger: Tagger, folder: Path | str, *, language: str, strategy: str | None = None, name: str = "given"
 ) -> None:
-    """Write ``model.onnx``, its tokenizer, its labels and an example. What it computes is first compared with torch.
+    """Write ``model.onnx``, its tokenizer, its labels and an example. Its outputs are first compared with torch's.
 
-    ``strategy`` is a way to infer without EM; by default the tagger's own, or the first that there is.
+    ``strategy`` must be one without EM. The default is the tagger's own, or the method's first one without EM.
     """
     folder = Path(folder)
     _check(folder)
@@ -75,11 +75,11 @@ def export_onnx(
 
 
 def _check(folder: Path) -> None:
-    """Refuse to begin without the packages, and to replace anything but an earlier export."""
+    """Refuse if packages are missing, or if the folder holds anything but an earlier export."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise ZgulError(f"ONNX export needs {', '.join(missing)}. Install them: pip install 'zgul[onnx]'")
     if folder.exists() and not folder.is_dir():
-        raise ZgulError(f"{folder} is a file. The export is a folder.")
+        raise ZgulError(f"{folder} is a file. Give a folder.")
     config = folder / "config.json"
     earlier = config.is_file() and read_json(config).get("format") == FORMAT
     if folder.is_dir() and any(folder.iterdir()) and not earlier:
@@ -105,7 +105,7 @@ def _trace(wrapped: _OneLanguage, tagger: Tagger) -> Any:
 
 
 def _compare(wrapped: _OneLanguage, tagger: Tagger, path: str) -> None:
-    """Refuse a file that does not compute what the model does, at sizes other than those it was traced with."""
+    """Refuse a file that computes something else than the model. It is tested at sizes that it was not traced with."""
     from onnxruntime import InferenceSession
 
     session = InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -129,7 +129,7 @@ def _sample(tagger: Tagger, batch: int, length: int) -> Tensor:
 
 
 def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: str) -> None:
-    """Write what is needed beside the model: tokenizer, labels, an example, and what all this is."""
+    """Write the files beside the model: tokenizer, labels, an example and a README."""
     pieces, tokenizer, method = tagger.pieces, tagger.pieces.tokenizer, tagger.method
     tokenizer.backend.save(str(folder / "tokenizer.json"))
     special = {piece: getattr(tokenizer, piece) for piece in ("begin", "end", "pad", "unknown")}
@@ -147,7 +147,7 @@ def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter, which reports on packages that play no part here."""
+    """Silence the exporter, which reports on packages that do not matter here."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

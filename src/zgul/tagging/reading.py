@@ -1,7 +1,7 @@
-"""Find and read what is to be tagged: texts, standard input, files, folders; plain text, CoNLL-U, a word a line.
+"""Find and read the input to be tagged: texts, standard input, files, folders; plain text, CoNLL-U, a word a line.
 
-What a file holds is seen from its content. Text in UTF-16 or Latin-1 is decoded with a warning. Formats that are not
-plain text are refused, with a sentence on how to save them as plain text.
+The kind of a file is found from its name and its beginning. Text in UTF-16 or Latin-1 is decoded with a warning. Other
+formats are refused, with advice on how to save them as plain text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from zgul.corpora import columns, conllu, plain_text
-from zgul.corpora.lines import MAX_LINE, damage
+from zgul.corpora.lines import MAX_BLOCK_LINES, MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
@@ -48,7 +48,7 @@ class TextSource:
     name: str  # for messages
     path: Path | None = None
     text: str = ""
-    place: Path = Path()  # where a file stands below the folder that was given
+    place: Path = Path()  # the path of a file below the given folder
 
     @property
     def is_file(self) -> bool:
@@ -56,7 +56,7 @@ class TextSource:
 
     @property
     def size(self) -> int:
-        """In bytes; 0 if it is not known."""
+        """The size in bytes; 0 if it is not known."""
         return self.path.stat().st_size if self.path and self.is_file and self.path.suffix not in PACKINGS else 0
 
     @contextlib.contextmanager
@@ -73,8 +73,8 @@ class TextSource:
 class Input:
     """An open source. Lines that were looked at in advance are read again later.
 
-    Its ``kind`` is the one that is given or, for ``auto``, what its name and its beginning say. If it stays ``auto``,
-    this is plain text whose form is still to be found.
+    ``auto`` becomes the kind that the name or the beginning shows. If ``kind`` stays ``auto``, the input is plain text,
+    and its form is found later.
     """
 
     def __init__(self, stream: Any, name: str, kind: str = "auto") -> None:
@@ -82,7 +82,7 @@ class Input:
         self.position = 0  # bytes that were read
         self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
-        self._encoding = "ascii"  # as far as the lines have shown: then UTF-8, Latin-1 or UTF-16
+        self._encoding = "ascii"  # so far; other lines may show that it is UTF-8, Latin-1 or UTF-16
         try:
             self._beginning = self._stream.peek(1024)
         except DAMAGED as error:
@@ -100,23 +100,25 @@ class Input:
         self.kind = known or self._guess_kind()
 
     def readline(self, limit: int = -1) -> bytes | str:
-        """The next line, decoded if it is not UTF-8. What cannot be decoded is left to its reader to report."""
+        """The next line, decoded if it is not UTF-8. The reader reports a line that cannot be decoded."""
         return self._waiting.popleft() if self._waiting else self._next_line(limit)
 
     def look(self, words: int = 1) -> list[str]:
-        """The first lines, as many as hold this many words, without reading on."""
+        """Look at the first lines, until they hold this many words. They are still read later."""
         count = sum(len(line.split()) for line in self._waiting)
         try:
             while count < words and (line := self._next_line(MAX_LINE)):
                 self._waiting.append(line)
                 count += len(line.split())
-        except DAMAGED as error:
+                if len(self._waiting) > MAX_BLOCK_LINES or self.position > 2 * MAX_LINE:
+                    raise ZgulError(f"{self.name} begins with too many blanks. Is this a text file?")
+        except (*DAMAGED, UnicodeDecodeError) as error:  # the latter of UTF-16
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 
     def _guess_kind(self) -> str:
         if _HTML.match(self._beginning):
-            advice = "Save it as plain text from a browser, or say that it is text after all: --input text."
+            advice = "Save it as plain text from a browser. If it is text after all, use --input text."
             raise ZgulError(f"{self.name} is an HTML page, but zgul reads plain text. {advice}")
         first = next((line for line in self.look() if line.strip()), "")
         return "conllu" if conllu.looks_like_conllu(first) else "auto"
@@ -158,10 +160,10 @@ class Input:
 
 
 def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> list[TextSource]:
-    """What the arguments of a user mean: nothing or ``-`` is standard input, then come files, folders and patterns.
+    """Find what a user's arguments mean: standard input (no argument, or ``-``), files, folders, patterns or text.
 
-    Anything else is the text itself, but what looks like the name of a file and is none is an error. Folders are
-    searched through, except for hidden files and the folder ``leave_out``.
+    An argument that is none of the others is the text itself, unless it looks like the name of a file: that is an
+    error. Folders are searched, except for hidden files and the folder ``leave_out``.
     """
     names = list(map(str, given))
     if not names or names == ["-"]:
@@ -183,7 +185,7 @@ def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> 
 
 
 def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
-    """The files that a name or a pattern means; None if there is nothing of this name."""
+    """The files that a name or a pattern means, or None if nothing has this name."""
     path = Path(name)
     try:
         if path.is_dir():
@@ -201,7 +203,7 @@ def _find_files(name: str, leave_out: Path | None) -> list[TextSource] | None:
 
 
 def read(source: Input, language: str | None = None) -> Iterator[Sentence]:
-    """The sentences of an input, while it is read. ``language`` helps to find the ends of sentences."""
+    """Read the sentences of an input, one by one. ``language`` helps to find the ends of sentences."""
     stream: Any = source
     if source.kind == "conllu":
         return _read_conllu(source)
@@ -211,14 +213,14 @@ def read(source: Input, language: str | None = None) -> Iterator[Sentence]:
 
 
 def _read_conllu(source: Any) -> Iterator[Sentence]:
-    """What is taken for CoNLL-U may be text that only begins like it."""
+    """Read CoNLL-U. If the kind was guessed, an error adds that the input may be text that only begins like CoNLL-U."""
     try:
         for block in conllu.read(source, check_upos=False):
             yield replace(block.to_sentence(), block=block)
     except ZgulError as error:
         if not source.guessed:
             raise
-        raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, say so: --input text)") from error
+        raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, use --input text.)") from error
 
 
 def sample_text(source: Input) -> str:

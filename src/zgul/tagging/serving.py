@@ -1,24 +1,20 @@
-"""What zgul has for a language: the shipped tagger that serves it, the accuracy to expect. Needs no torch.
+"""Find the shipped tagger that serves a language, and the accuracy to expect. This module needs no torch.
 
-A shipped tagger is a folder beside ``adapters.safetensors``, called after its group and task (``germanic-pos``) or,
+A shipped tagger is a folder beside ``adapters.safetensors``, named after its group and task (``germanic-pos``) or,
 for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy comes from the ``about`` part of its
 ``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """
 
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from zgul.errors import ZgulError, ZgulWarning
+from zgul.errors import ZgulError
 from zgul.files import read_json, shipped_folder
 from zgul.languages import GROUPS, SOURCES, Language, find
 from zgul.languages.groups import Assignment, assign_group, explain_group
 from zgul.languages.relatedness import KINDS, Kind, feature_source, most_related, similarity
 
 TASKS = {"pos": "parts of speech", "ner": "named entities"}
-# A profile says whose features are used, so a warning about it would only repeat that.
-_no_warnings = partial(warnings.catch_warnings, action="ignore", category=ZgulWarning)
 CHECK = "Check its tags before you rely on them."
 
 
@@ -41,7 +37,7 @@ class Served:
     reason: str
     warning: str | None = None  # for a language that the tagger was not made for
     installed: bool = True
-    expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, where something related was measured
+    expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, if a related language was measured
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,9 @@ def check_task(task: str) -> None:
 
 
 def serving(lang: str | Language, task: str) -> Served:
-    """The tagger that serves a language: its group's, if that has this task, else the one over all sources.
+    """Find the tagger that serves a language: its group's if the group has this task, else the one over all sources.
 
-    Where several groups are equally near (French, Breton, Greek), none fits: the one over all sources, with a warning.
+    If several groups are equally near (French, Breton, Greek), it is the tagger over all sources, with a warning.
     """
     check_task(task)
     language = find(lang)
@@ -98,29 +94,28 @@ def serving(lang: str | Language, task: str) -> Served:
     if group is None:
         reason = f"{language.name} belongs to no group ({assignment.reason})"
         related = f"{language} is related to none of the languages that zgul's taggers learnt from: {assignment.reason}"
-        warning = f'{related}. The tagger "{name}" rests on {sources} alone. {CHECK}'
+        warning = f'{related}. The tagger "{name}" learnt from {sources} alone. {CHECK}'
     elif not assignment.alone:
         distant = assignment.reason.partition(";")[0]
-        reason = f"it {distant}, so none of them fits; this one rests on {sources}"
+        reason = f"it {distant}, so none of them fits; this one learnt from {sources}"
         related = f"{language} is only distantly related to the languages that zgul's taggers learnt from: it {distant}"
-        warning = f'{related}. The tagger "{name}" rests on {sources}. {CHECK}'
+        warning = f'{related}. The tagger "{name}" learnt from {sources}. {CHECK}'
     elif group.task == task:
         name, reason = f"{group.name}-{task}", f"{group.name}: {assignment.reason}"
     else:
-        reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one rests on {sources}"
+        reason = f"the {group.name} group has no tagger for {TASKS[task]}; this one learnt from {sources}"
     return Served(name, task, group.name if group else None, reason, warning, name in shipped_names())
 
 
 def describe(language: str | Language) -> LanguageProfile:
-    """Collect what is known about a language, which may be given by any code or name."""
+    """Collect what is known about a language. ``language`` may be any code or name."""
     language = find(language)
-    with _no_warnings():
-        assignment = explain_group(language)
-        similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
-        ranked = dict(sorted(similar.items(), key=lambda item: -item[1]["average"]))
-        nearest = most_related(language, assignment.group.sources if assignment.group else SOURCES)
-        taggers = [replace(serving(language, task), expected=expected_accuracy(language, task)) for task in TASKS]
-        features = feature_source(language.iso3).code
+    assignment = explain_group(language)
+    similar = {code: {kind: round(similarity(language, code, kind), 4) for kind in KINDS} for code in SOURCES}
+    ranked = dict(sorted(similar.items(), key=lambda item: -item[1]["average"]))
+    nearest = most_related(language, assignment.group.sources if assignment.group else SOURCES)
+    taggers = [replace(serving(language, task), expected=expected_accuracy(language, task)) for task in TASKS]
+    features = feature_source(language.iso3).code
     return LanguageProfile(language, assignment, features, nearest, ranked, tuple(taggers))
 
 
@@ -130,9 +125,8 @@ def paper_languages() -> list[PaperLanguage]:
     for group in GROUPS.values():
         for code in (*group.sources, *group.targets):
             role = "target" if code in group.targets else "source"
-            with _no_warnings():
-                nearest = most_related(code, group.sources) if role == "target" else None
-                taggers = {task: serving(code, task).name for task in TASKS}
+            nearest = most_related(code, group.sources) if role == "target" else None
+            taggers = {task: serving(code, task).name for task in TASKS}
             rows.append(PaperLanguage(group.name, group.task, role, find(code), nearest, taggers))
     return rows
 
@@ -154,12 +148,11 @@ def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy |
     if history and language.code in config["sources"]:
         best = round(max(entry["dev_f1"] for entry in history), 1)
         return ExpectedAccuracy(best, tuple(config["sources"]), "measured on the dev sets of all its source languages")
-    with _no_warnings():
-        group = assign_group(language)
-        relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
-        if served.warning or group is None or not relatives:
-            return None
-        nearest = most_related(language, relatives)
+    group = assign_group(language)
+    relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
+    if served.warning or group is None or not relatives:
+        return None
+    nearest = most_related(language, relatives)
     spread = f"related languages have {min(relatives.values()):.0f} to {max(relatives.values()):.0f}"
     note = f"a guess, as measured on its closest relative {find(nearest)}; {spread}. Check a sample by hand"
     return ExpectedAccuracy(relatives[nearest], (nearest,), note)

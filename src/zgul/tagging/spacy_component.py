@@ -31,7 +31,7 @@ class ZgulComponent:
         docs = iter(stream)
         while batch := list(islice(docs, batch_size)):
             spans = [span for doc in batch for span in (doc.sents if doc.has_annotation("SENT_START") else [doc[:]])]
-            # white space is a token in spaCy and nothing in a treebank
+            # spaCy has tokens of white space, treebanks do not
             words = [[token for token in span if not token.is_space] for span in spans]
             sentences = [Sentence([token.text for token in tokens]) for tokens in words]
             entities: dict[int, list[Span]] = {id(doc): [] for doc in batch}

@@ -4,10 +4,10 @@ tagger = zgul.load("hsb", "pos")
 tag_file(tagger, "book.txt", "book.conllu")
 tag_files(tagger, ["texts/"], "tagged/")
 
-Outputs are written as ``OUTPUT.part`` and renamed when they are complete. An interrupted output goes on after the last
-window (see `zgul.tagging.text_tagger`) that it holds completely. First all its words are compared with those of the
-input, and its first window is tagged again. A file of another text, or one that was tagged in another way, is refused
-and stays as it is. The result is the file that an uninterrupted run gives on the same kind of device.
+Outputs are written as ``OUTPUT.part`` and renamed when they are complete. An interrupted output continues after its
+last complete window (see `zgul.tagging.text_tagger`). First all its words are compared with those of the input, and
+its first window is tagged again. A file of another text, or one that was tagged in another way, is refused and stays
+as it is. The result is the file that an uninterrupted run gives on the same kind of device.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class FileSettings(Options):
     format: str = option("conllu", "Format of the output.", choices=FORMATS)
     input: str = option("auto", INPUT_HELP, choices=KINDS, panel=PANEL)
     probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.", panel=PANEL)
-    resume: bool = option(False, "Go on with an --output that was interrupted.", panel=PANEL)
+    resume: bool = option(False, "Continue an --output that was interrupted.", panel=PANEL)
     force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
 
 
@@ -58,12 +58,12 @@ DEFAULT = FileSettings()
 
 @dataclass(frozen=True)
 class TaggedFile:
-    """What became of one input."""
+    """The result of tagging one input."""
 
     source: str
     output: Path
     sentences: int = 0  # in the output
-    held: int = 0  # of these, how many it held before
+    held: int = 0  # how many of these were there before
     problem: str = ""  # why it was not tagged
 
 
@@ -72,7 +72,7 @@ def tag_file(
 ) -> TaggedFile:
     """Tag one input. The output appears when it is complete; until then it is ``OUTPUT.part``.
 
-    An output that holds exactly this already is kept. One that holds anything else is refused, unless ``force``.
+    An existing output with exactly this content is kept. One with other content is refused, unless ``force`` is set.
     """
     sources = _find([source])
     if len(sources) != 1:
@@ -85,7 +85,7 @@ def tag_files(
 ) -> list[TaggedFile]:
     """Tag files, folders and patterns into a folder. Outputs that are complete already are kept.
 
-    A file that cannot be tagged is reported with a warning, and the others are tagged all the same.
+    A file that cannot be tagged is reported with a warning, and the others are still tagged.
     """
     outputs = _plan_outputs(_find(sources, Path(folder)), Path(folder), settings.format)
     work = _Work(tagger, settings, list(outputs.values()), report)
@@ -117,7 +117,7 @@ def tag_stream(
 
 
 def begin(tagger: AnyTagger, opened: Input) -> tuple[TextTagger, Windows]:
-    """The tagger for an input, and the windows of its sentences. What holds no text is refused before loading."""
+    """The tagger for an input, and the windows of its sentences. An input without text is refused before loading."""
     if not any(map(str.strip, opened.look())):
         raise ZgulError(f"{opened.name} holds no words, so there is nothing to tag.")
     chosen = tagger if isinstance(tagger, TextTagger) else tagger(opened)
@@ -126,7 +126,7 @@ def begin(tagger: AnyTagger, opened: Input) -> tuple[TextTagger, Windows]:
 
 @dataclass
 class OutputFile:
-    """A file that is written beside its place. Devices and pipes are written directly."""
+    """An output file, which has another name until it is complete. Devices and pipes are written directly."""
 
     path: Path
     settings: FileSettings
@@ -151,10 +151,10 @@ class OutputFile:
         if not self.path.parent.is_dir():
             raise ZgulError(f"{self.path} cannot be written: there is no folder {self.path.parent}.")
         if self.part.is_file() and not (self.settings.resume or self.settings.force):
-            raise ZgulError(f"{self.part} was not finished. Go on with it with --resume, or begin anew with --force.")
+            raise ZgulError(f"{self.part} was not finished. Continue it with --resume, or start again with --force.")
 
     def skip_held(self, windows: Windows, to_text: Callable[[list[Sentence]], str]) -> Windows | None:
-        """The windows that are not in the output yet; None if it is complete. Refuse whatever would be lost.
+        """The windows that are not in the output yet, or None if it is complete. Refuse to lose an existing output.
 
         ``to_text`` gives the text of the first window.
         """
@@ -170,12 +170,12 @@ class OutputFile:
         if not left and self.size == self.path.stat().st_size:
             return None
         if not self.settings.resume:
-            raise ZgulError(f"{self.path} is not complete. Go on with it with --resume, or replace it with --force.")
+            raise ZgulError(f"{self.path} is not complete. Continue it with --resume, or replace it with --force.")
         self.path.rename(self.part)
         return chain(left, windows)
 
     def _skip(self, path: Path, windows: Windows, to_text: Callable[[list[Sentence]], str]) -> Windows:
-        """Go past the windows that a file holds completely. A file that does not begin like the input is refused."""
+        """Skip the windows that a file holds completely. A file that does not begin like the input is refused."""
         self.held = self.size = 0
         with path.open("rb") as file:
             blocks = _read_blocks(file, self.settings.format)
@@ -198,7 +198,7 @@ class OutputFile:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open the unfinished file after what it holds. It is moved to its place at the end."""
+        """Open the unfinished file at its end. It gets its final name when it is complete."""
         try:
             with self.part.open("r+b" if self.size else "wb") as sink:
                 if self.size:
@@ -210,7 +210,7 @@ class OutputFile:
         except (KeyboardInterrupt, ZgulError) as stop:
             if self.is_special:
                 raise
-            go_on = f"{self.part} holds what is done; the same command with --resume goes on with it"
+            go_on = f"{self.part} holds the finished part; the same command with --resume continues it"
             raise type(stop)(f"{stop} {go_on}".lstrip()) from stop
         except BrokenPipeError:
             raise
@@ -219,7 +219,7 @@ class OutputFile:
 
 
 class _Work:
-    """Tagging some inputs with the same settings. Reports words, and how many there will be by the inputs' size."""
+    """Tags inputs with the same settings. It reports the words done, and estimates their total by the inputs' size."""
 
     def __init__(self, tagger: AnyTagger, settings: FileSettings, sources: list[TextSource], report: Report) -> None:
         self.tagger, self.settings, self.report = tagger, settings, report
@@ -233,11 +233,11 @@ class _Work:
         file.check()
         done = 0
         with source.open(self.settings.input) as opened:
-            if opened.is_same_file(output):
-                raise ZgulError(f"{output} is the input, and writing would destroy it. Choose another output.")
+            if opened.is_same_file(output) or opened.is_same_file(file.part):
+                raise ZgulError(f"Writing {output} would destroy the input. Choose another output.")
             tagger, windows = begin(self.tagger, opened)
             left = file.skip_held(windows, lambda window: self.to_text(next(tagger.tag_windows([window]))))
-            if file.held:  # what was read so far needs no tagging
+            if file.held:  # the text that was read so far needs no tagging
                 self.size -= opened.position
                 self.read -= opened.position
             if left is not None:

@@ -1,8 +1,8 @@
-"""Text in, tags out: `TextTagger` is one or two taggers with a language and a way to infer.
+"""Tag text: a `TextTagger` is one or two taggers with a language and settings for inference.
 
-Sentences are tagged in windows of some thousand words: inside a window they are sorted by length, batched, tagged and
-put back into their order. The first windows are small, so that the first results come soon. Windows depend on the text
-and the kind of device alone, so the same text gives the same numbers to the last bit, also when an interrupted run is
+Sentences are tagged in windows of a few thousand words: inside a window they are sorted by length, batched, tagged and
+put back into their order. The first windows are small, so that the first results come soon. Windows depend only on the
+text and the kind of device, so the same text gives the same numbers to the last bit, also when an interrupted run is
 resumed.
 """
 
@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 
 from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
+from zgul.devices import release_memory
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.fast.engine import release_memory
 from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
 from zgul.tagging.serving import Served
 
 FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
-MAX_UNKNOWN = 0.3  # share of pieces that the encoder may not know; in a script it does not know it is about 0.5
+MAX_UNKNOWN = 0.3  # the largest share of unknown pieces; in a script that the encoder does not know it is about 0.5
 FEW_WORDS = 3  # a sentence with fewer words that have letters is not worth a warning
 
 Text = str | Sequence[str] | Sentence  # running text, the words of a sentence, or a sentence
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Sized)
 
 @dataclass(frozen=True)
 class Inference:
-    """A strategy, and the settings of entropy minimisation (EM) where the strategy has it."""
+    """A strategy, and the settings of entropy minimisation (EM) if the strategy has it."""
 
     strategy: str
     em: EMConfig | None = None
@@ -69,10 +69,10 @@ class TextTagger:
         return next(self.tag_all([text]))
 
     def tag_all(self, texts: Iterable[Text]) -> Iterator[Document]:
-        """Tag many texts, one document each, in order, while they come."""
+        """Tag many texts as they arrive: one document for each, in order."""
         if isinstance(texts, str):
             raise ZgulError("tag_all takes many texts. For one text use tag.")
-        waiting: deque[Document] = deque()  # read, but not given out yet
+        waiting: deque[Document] = deque()  # read, but not yielded yet
         owners: deque[Document] = deque()  # for each sentence on its way: its document
 
         def sentences() -> Iterator[Sentence]:
@@ -91,13 +91,13 @@ class TextTagger:
         yield from waiting
 
     def tag_sentences(self, sentences: Iterable[Sentence]) -> Iterator[TaggedSentence]:
-        """Tag sentences, in order, while they come."""
+        """Tag sentences as they arrive, in order."""
         return chain.from_iterable(self.tag_windows(self.windows(sentences)))
 
     def tag_windows(self, windows: Iterable[list[Sentence]], *, begun: bool = False) -> Iterator[list[TaggedSentence]]:
-        """Tag the windows of one text. ``begun`` says that its first ones were tagged before.
+        """Tag the windows of one text. ``begun`` means that its first windows were tagged before.
 
-        A text of which the encoder knows too little is refused at its beginning. Further on there is one warning.
+        A text is refused if the encoder does not know the script of its beginning. Later there is one warning.
         """
         warned = long = False
         for window in windows:
@@ -141,7 +141,7 @@ class TextTagger:
         return [dict(zip(names, (e.label, e.probability, e.text, e.start, e.end), strict=True)) for e in found]
 
     def describe(self, task: str) -> str:
-        """One line on which tagger this is and what it rests on."""
+        """One line that names the tagger, its source languages and its EM settings."""
         sources = ", ".join(map(_name, self.taggers[task].parts.sources))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
@@ -161,13 +161,13 @@ def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
 
 
 def _in_language(sentence: Sentence, code: str) -> Sentence:
-    """The sentence in the tagger's language, except words that have one of their own."""
+    """Set the sentence's language to the tagger's, except for words that have a language of their own."""
     own = sentence.word_languages
     return replace(sentence, language=code, word_languages=own and [word or code for word in own])
 
 
 def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> str:
-    """A warning if the encoder knows too little of these sentences, or of one; at the beginning of a text an error."""
+    """A warning if the encoder does not know these sentences, or one of them. At the beginning of a text, an error."""
     lettered = [[word for word in sentence.words if any(map(str.isalpha, word))] for sentence in sentences]
     words = [word for passage in lettered for word in passage]
     share = tagger.pieces.unknown_share(words)
@@ -178,7 +178,7 @@ def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) ->
     passages = [words, *(one for one in lettered if len(one) >= FEW_WORDS)] if share else []
     shares = ((tagger.pieces.unknown_share(passage), passage) for passage in passages)
     unknown = next((_unknown(*pair) for pair in shares if pair[0] > MAX_UNKNOWN), "")
-    return unknown and f"{unknown}. Its tags mean nothing (said once; there may be more of it)."
+    return unknown and f"{unknown}. Its tags mean nothing. (This is said once; there may be more such text.)"
 
 
 def _unknown(share: float, words: list[str]) -> str:

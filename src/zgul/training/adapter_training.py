@@ -1,8 +1,8 @@
-"""From raw text of a language to its adapter, or to an encoder pre-trained further on it (the paper's mBERT^tgt).
+"""Train a language adapter from raw text, or train the encoder further on the text (the paper's mBERT^tgt).
 
-The text gives blocks for training and, from every 40th line, blocks that are held out. A masked-LM head comes from a
-file or is trained first on the same text, under the encoder as it is. Then the adapter (or, with ``full``, encoder
-and head) is trained under it. Masked accuracy and perplexity on the held-out blocks tell what this gained.
+The text is cut into blocks; every 40th line is held out. A masked-LM head comes from a file, or is trained first on the
+same text with the unchanged encoder. Then the adapter (or, with ``full``, the encoder and the head) is trained with
+this head. Masked accuracy and perplexity on the held-out blocks show the gain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ class TrainedAdapter:
 
 
 def split_text(lines: Iterable[str], pieces: PieceEncoder, length: int) -> Blocks:
-    """Blocks of text, every 40th line held out. Held-out lines that are also trained on are dropped."""
+    """Cut text into blocks, with every 40th line held out. Held-out lines that also occur in the rest are dropped."""
     kept = [line for line in lines if line.strip()]
     train = [line for number, line in enumerate(kept, start=1) if number % HELD_OUT]
     known = set(train)
@@ -92,7 +92,7 @@ def train_adapter(
     others: Sequence[LanguageAdapter] = (),
     report: Report = silent,
 ) -> TrainedAdapter:
-    """Train an adapter (or the encoder) for a language. On held-out text it should be better than ``others``."""
+    """Train an adapter (or the encoder) for a language. ``others`` are scored on the held-out text, to compare."""
     encoder.requires_grad_(False)
     config = replace(config, lr=config.rate)
     known, head = head, head or MLMHead(encoder.width, len(encoder.words.weight))
@@ -129,10 +129,10 @@ def save_head(path: Path, head: MLMHead, encoder_name: str) -> None:
 
 
 def load_head(path: Path, encoder: Encoder) -> MLMHead:
-    """Read a head written by `save_head`. One that was made for another encoder is refused."""
+    """Read a head written by `save_head`. A head that was made for another encoder is refused."""
     tensors, metadata = load_with_metadata(path)
     if "head" not in metadata:
-        raise ZgulError(f"{path} holds no masked-LM head")
+        raise ZgulError(f"{path} holds no masked-LM head. Leave --head out to train a new one.")
     head = MLMHead(encoder.width, len(encoder.words.weight))
     try:
         head.load_state_dict(tensors)
@@ -165,10 +165,10 @@ def train_adapter_files(
     language, config = find(language).code, config or AdapterConfig()
     made = output / ("config.json" if config.full else f"{language}.safetensors")
     if made.exists() and not overwrite:
-        raise ZgulError(f"{made} exists already. Choose another --output, or --overwrite it.")
+        raise ZgulError(f"{made} exists already. Choose another --output, or replace it with --overwrite.")
     if config.full and (config.invertible or adapterhub or config.size):
         raise ZgulError("--full trains the encoder, not an adapter: leave out --invertible, --adapterhub and --size.")
-    for path in texts:  # before the seconds that loading takes
+    for path in texts:  # check first, because loading takes seconds
         if not path.is_file():
             raise ZgulError(f"{path} is a folder; files are needed here" if path.is_dir() else f"{path}: no such file")
     body, tokenizer = encoders.load(encoder)

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a run needs to go on bit for bit, in one safetensors file that is written atomically."""
+"""Checkpoints: everything that a run needs to continue bit for bit, in one safetensors file, written atomically."""
 
 import json
 from collections import defaultdict
@@ -13,12 +13,12 @@ from zgul.errors import ZgulError
 from zgul.tensors import load_with_metadata, save_tensors
 from zgul.training.optimiser import Optimiser
 
-START_ANEW = "Start anew with --overwrite."
+START_ANEW = "Start again with --overwrite."
 
 
 @dataclass
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     epoch: int = 0
     batch: int = 0  # batches of this epoch that are done
@@ -46,14 +46,14 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple[dict[str, Tensor], Progress]:
-    """Put a run back to where it stood. Returns the best weights and the progress."""
+    """Restore the state of a run. Returns the best weights and the progress."""
     try:
         tensors, notes = load_with_metadata(path)
     except ZgulError as error:
         raise ZgulError(f"{str(error).partition('. ')[0]}. {START_ANEW}") from error  # its own advice is for models
     if notes.get("fingerprint") != fingerprint:
         other = "belongs to a run with another configuration or other data"
-        raise ZgulError(f"{path} {other}. Use another --output, or --overwrite it.")
+        raise ZgulError(f"{path} {other}. Use another --output, or replace it with --overwrite.")
     try:
         progress = Progress(**json.loads(notes["progress"]))
         for name, default in vars(Progress()).items():
@@ -82,7 +82,7 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
 
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], optimiser: Optimiser) -> None:
-    """Refuse what is not whole before anything is changed."""
+    """Refuse a checkpoint that is not complete, before anything is changed."""
     shapes = {f"{kind}.{name}": value.shape for name, value in optimiser.weights.items() for kind in ("model", "best")}
     for index, value in enumerate(optimiser.optimised):
         shapes[f"optimizer.{index}.step"] = torch.Size()

@@ -7,13 +7,13 @@ from zgul.options import Options, option
 from zgul.tagger.decoding import DECODINGS
 
 WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", "EM settings"
-ADAPTERS = "Language adapters: shipped, new (they change nothing), files or folders with commas, or {lang}/wiki@ukp."
+ADAPTERS = "Language adapters: shipped, new (untrained), files or folders separated by commas, or {lang}/wiki@ukp."
 SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
     "source": "the dev set of the most related source",
     "loso": "the dev set of the most related source, with a tagger trained without it (leave one source out)",
-    "target": "the target's own dev set where there is one (not zero-shot)",
+    "target": "the target's own dev set if there is one (not zero-shot)",
 }
 EM_HELP = "Choose EM settings on " + "; ".join(f"{by}: {where}" for by, where in EM_BY.items()) + "."
 
@@ -24,7 +24,7 @@ class NoiseConfig(Options):
 
     sentences: float = option(0.0, "Share of the sentences that get spelling noise.", least=0, most=1, panel=NOISE)
     words: float = option(0.3, "Share of the words of a noised sentence that are edited.", least=0, most=1, panel=NOISE)
-    edits: int = option(1, "Most edits in one word.", least=1, panel=NOISE)
+    edits: int = option(1, "Largest number of edits in such a word.", least=1, panel=NOISE)
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class TrainingConfig(Options):
     method: str = option("zgul", "Method: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME")
     group: str = option("", "Language group: germanic, slavic, african or indo-aryan.", panel=WHAT)
     task: str = option("pos", "Task [default: the group's, or pos].", choices=("pos", "ner"), panel=WHAT)
-    sources: tuple[str, ...] = option((), "Source languages with commas, instead of the group's.", panel=WHAT)
-    leave_out: tuple[str, ...] = option((), "Sources to train without, with commas.", panel=WHAT)
+    sources: tuple[str, ...] = option((), "Source languages, separated by commas.", panel=WHAT)
+    leave_out: tuple[str, ...] = option((), "Sources to leave out, separated by commas.", panel=WHAT)
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")
     encoder: str = option("embedded", "Encoder: embedded, a folder or a name on the Hugging Face hub.", panel=WHAT)
     adapters: str = option("shipped", ADAPTERS, panel=WHAT)
-    extra_adapters: tuple[str, ...] = option((), "Further languages in the bank: the target, for ZGUL++.", panel=WHAT)
+    extra_adapters: tuple[str, ...] = option((), "Further languages for the bank, such as the target.", panel=WHAT)
     epochs: int = option(0, "Epochs [default: 5 for POS, 10 for NER].", least=0, panel=HOW)
     lr: float = option(1e-4, "Learning rate.", least=0, panel=HOW)
     language_lr: float = option(1.0, "Learning rate of lang2vec, as a share of the learning rate.", least=0, panel=HOW)
@@ -51,19 +51,19 @@ class TrainingConfig(Options):
     seed: int = option(0, "Random seed: new parameters, dropout, order, noise.", least=0, below=2**32, panel=HOW)
     eval_every: int = option(0, "Steps between evaluations on the dev sets [default: an epoch].", least=0, panel=HOW)
     patience: int = option(0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW)
-    select: str = option("best", "Keep the weights of the best dev F1, or the last.", choices=SELECT, panel=HOW)
-    max_pieces: int = option(128, "Longer sentences are cut into chunks.", least=3, panel=HOW)
+    select: str = option("best", "Keep the weights with the best dev F1, or the last.", choices=SELECT, panel=HOW)
+    max_pieces: int = option(128, "Cut sentences with more pieces into chunks.", least=3, panel=HOW)
     limit: int = option(0, "Training sentences of each language [default: all].", least=0, panel=HOW)
     decode: str = option("words", "Each word's best label, or the best IOB2 sequence.", choices=DECODINGS, panel=HOW)
     related_letters: bool = option(False, "Read unknown letters as related ones that the encoder knows.", panel=HOW)
     precision: str = option("auto", "auto is bfloat16 on a GPU and float32 on a CPU.", choices=PRECISIONS, panel=HOW)
     device: str = option("auto", "auto, cpu or cuda.", panel=HOW)
     tensorboard: bool = option(False, "Write a TensorBoard log to OUTPUT/tensorboard.", panel=HOW)
-    unannotated: tuple[str, ...] = option((), "Labels that mark words without annotation, such as X.", panel=NOISE)
-    label_set_per_corpus: bool = option(False, "Labels that a corpus never uses are unknown there.", panel=NOISE)
+    unannotated: tuple[str, ...] = option((), "Labels that mean that a word has no label, such as X.", panel=NOISE)
+    label_set_per_corpus: bool = option(False, "Treat labels that a corpus never uses as unknown.", panel=NOISE)
     noise: NoiseConfig = option(NoiseConfig(), "Spelling noise.")
     em_by: str = option("source", EM_HELP, choices=tuple(EM_BY), panel=EM)
-    em_sentences: int = option(300, "Dev sentences to choose EM settings on; 0: no choice.", least=0, panel=EM)
+    em_sentences: int = option(300, "Dev sentences to choose EM settings on; 0: choose none.", least=0, panel=EM)
     options: MethodOptions = option(MethodOptions(), "Choices inside the method.")
 
     @property

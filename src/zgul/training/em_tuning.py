@@ -1,4 +1,4 @@
-"""Settings of entropy minimisation, T and the learning rate, by a grid on a dev set (the paper's appendix A).
+"""Choose the settings of entropy minimisation, T and the learning rate, by a grid on a dev set (appendix A).
 
 The paper's rates, 0.05 to 1.0, are for a sum of entropies. The mean over the words of a sentence is smaller and needs
 rates of 3 to 100. No EM (T = 0) is one of the settings. Of equal settings, the one with fewer steps is chosen. A run of
@@ -23,7 +23,7 @@ from zgul.tagger.decoding import decoder
 
 @dataclass(frozen=True)
 class Grid:
-    """The settings that are tried, beside no EM."""
+    """The settings that are tried, besides no EM."""
 
     steps: tuple[int, ...] = (1, 5, 10)
     rates: tuple[float, ...] = (0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -45,7 +45,7 @@ class EMTable:
 
 
 def em_strategy(tagger: Tagger) -> str | None:
-    """The strategy with EM: the tagger's own if it has EM, else the first of its method that has."""
+    """The tagger's own strategy if it has EM, else the first strategy of its method that has EM."""
     strategies = [tagger.strategy, *tagger.method.strategies]
     return next((strategy for strategy in strategies if tagger.method.uses_em(strategy)), None)
 
@@ -92,7 +92,7 @@ def em_table(
 
 
 def best_setting(tables: Sequence[EMTable]) -> EMConfig:
-    """The setting with the highest mean F1; of equal ones the one with fewer steps, then the smaller rate."""
+    """The setting with the highest mean F1; of equal settings the one with fewer steps, then with the smaller rate."""
     mean = {key: float(np.mean([table.f1[key] for table in tables])) for key in tables[0].f1}
     steps, rate = min(mean, key=lambda key: (-mean[key], key))
     return replace(tables[0].base, steps=steps, lr=rate)

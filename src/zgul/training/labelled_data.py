@@ -1,4 +1,4 @@
-"""The labelled data of a training run: its corpora, its labels, and their encoding, afresh with noise in each epoch."""
+"""The labelled data of a training run: its corpora, its labels, and its encoding, with new noise in each epoch."""
 
 import warnings
 from collections import Counter
@@ -35,7 +35,7 @@ class LabelledData:
     def encode(
         self, sentences: Sequence[Sentence], pieces: PieceEncoder, table: ModelLanguages, words: Words | None = None
     ) -> EncodedCorpus:
-        """Encode sentences, with other ``words`` in the place of their own if given."""
+        """Encode sentences. If ``words`` are given, they replace the sentences' own."""
         index = {label: row for row, label in enumerate(self.labels)}
         corpora = [self.corpus_of.get(sentence.language or "", 0) for sentence in sentences]
         return pieces.encode(sentences, labels=index, languages=table, corpora=corpora, words=words)
@@ -56,7 +56,7 @@ class LabelledData:
 
 
 def load_labelled(config: TrainingConfig, read: Reader | None = None) -> LabelledData:
-    """Read the corpora that a configuration asks for: with ``read``, from task, language and split, or its folder."""
+    """Read the corpora of a configuration, from its data folder or with ``read(task, language, split)``."""
     read = read or DataFolder(config.data).sentences
     train, dev = list[Sentence](), list[Sentence]()
     for language in training_languages(config):

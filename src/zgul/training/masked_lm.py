@@ -1,12 +1,12 @@
-"""Masked language modelling (MAD-X): language adapters, many at once on one frozen encoder, or the encoder itself.
+"""Masked language modelling (MAD-X): train many language adapters at once on one frozen encoder, or the encoder itself.
 
-Text is packed into blocks without padding. Of the pieces of each block 15% are masked (80% of these become the mask,
-10% a random piece, 10% stay), and only there the product with the vocabulary is computed. The N languages stand in
-one batch, each group of blocks going through its own adapter.
+Text is packed into blocks without padding. In each block, 15% of the pieces are masked (80% of these become the mask,
+10% a random piece, 10% stay). Scores of the vocabulary are computed only at these places. All N languages are in one
+batch, and the blocks of each language go through its own adapter.
 
 An encoder without a masked-LM head (the embedded one) first gets a shared head, trained on all languages: ``logits =
-E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from one shared adapter and may be trained
-partly in mixture with another's (``mix``), so that a weighted sum of adapters means something.
+E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from one shared adapter, and some blocks may
+be read with a mixture of two adapters (``mix``), so that a weighted sum of adapters means something.
 """
 
 import math
@@ -45,7 +45,7 @@ class MLMConfig(Options):
 
 
 class MLMHead(nn.Module):
-    """From a hidden state to scores of all pieces. The embeddings are the encoder's own and stay frozen."""
+    """Maps hidden states to scores of all pieces. The embeddings are the encoder's own and stay frozen."""
 
     def __init__(self, width: int, vocabulary: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class MLMHead(nn.Module):
 
 
 def pack_text(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> Tensor:
-    """Lines of text as blocks [n, length] of piece ids: begin, text with an end between lines, end."""
+    """Pack lines of text into blocks [n, length] of piece ids: begin, text with an end between lines, end."""
     specials = pieces.tokenizer
     stream = []
     for line in lines:
@@ -80,9 +80,9 @@ def pack_text(pieces: PieceEncoder, lines: Iterable[str], length: int = 128) -> 
 def mask_pieces(
     ids: Tensor, share: float, mask_id: int, vocabulary: int, specials: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """ids [R, T] to masked ids [R, T], the places that were masked [R, k], and what stood there [R, k].
+    """Map ids [R, T] to masked ids [R, T], the masked places [R, k] and the true pieces there [R, k].
 
-    A row with fewer than k pieces that are not special has places that stay as they are; their truth is IGNORED.
+    If a row has fewer than k pieces that are not special, some places stay as they are. Their truth is IGNORED.
     """
     count = max(1, round(share * ids.shape[1]))
     chance = torch.rand(ids.shape, device=ids.device).masked_fill(torch.isin(ids, specials), -1.0)
@@ -114,7 +114,7 @@ class MaskedLM(nn.Module):
         self.register_buffer("specials", specials)
 
     def hidden(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> Tensor:
-        """ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d].
+        """Map ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d].
 
         With ``order`` and ``share`` [N B], each block is read with ``share`` of its own adapter and the rest of adapter
         ``order[n]``.
@@ -134,7 +134,7 @@ class MaskedLM(nn.Module):
         return hidden
 
     def _invertible(self, x: Tensor, *, inverse: bool) -> Tensor:
-        """Each language's group of blocks through its own invertible block, if it has one."""
+        """Send the blocks of each language through its own invertible block, if it has one."""
         blocks = list(self.bank.invertible) if self.bank is not None else []
         parts = zip(blocks, x.chunk(max(1, len(blocks))), strict=False)
         done = [block.inverse(own) if inverse else block(own) for block, own in parts if isinstance(block, Invertible)]
@@ -145,7 +145,7 @@ class MaskedLM(nn.Module):
         shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
         hidden = self.hidden(shown, order, share)
         hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
-        guess = self._invertible(self.head.transform(hidden), inverse=True)  # the embeddings know nothing of the block
+        guess = self._invertible(self.head.transform(hidden), inverse=True)  # back to the embeddings before the block
         return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1), truth.flatten()
 
 
@@ -193,7 +193,7 @@ def train_masked_lm(
 @torch.no_grad()
 def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int = 64) -> tuple[float, float]:
     """Masked accuracy in percent and perplexity on held-out blocks of one language (a bank of one adapter, or none)."""
-    torch.manual_seed(seed)  # every adapter is asked about the same masked places
+    torch.manual_seed(seed)  # so that the same places are masked for every adapter
     model.eval()
     right, loss, total = 0, 0.0, 0
     for part in torch.split(blocks.to(model.head.bias.device).long(), batch):
@@ -205,7 +205,7 @@ def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int 
 
 
 def _mixture(rng: np.random.Generator, languages: int, rows: int, mix: float) -> tuple[Tensor, Tensor]:
-    """Another adapter for each language, and each block's share of its own."""
+    """Draw another adapter for each language, and each block's share of its own adapter."""
     order = rng.permutation(languages)
     share = np.where(rng.random(rows) < mix, rng.uniform(0.3, 1.0, rows), 1.0)
     return torch.from_numpy(order), torch.from_numpy(share.astype(np.float32))

@@ -1,9 +1,9 @@
-"""Character noise: spelling edits of training words, so that a tagger does not lean on exact spellings.
+"""Character noise: spelling edits of training words, so that a tagger does not depend on exact spellings.
 
-A share of the sentences gets a share of its words edited: a letter is inserted, deleted, swapped with its neighbour or
-replaced. New letters are drawn from the training words, by frequency, in the script of the letter they stand beside.
-Words without letters, digits and signs are never touched. A letter keeps the combining marks that follow it (a mark is
-only replaced by a mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``. Not in the paper.
+In some of the sentences, some of the words are edited: a letter is inserted, deleted, swapped with its neighbour or
+replaced. New letters are drawn from the training words, by frequency, in the script of their neighbour. Digits, signs
+and words without letters never change. A letter keeps the combining marks that follow it (a mark is only replaced by a
+mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``. The paper has no such noise.
 """
 
 import unicodedata
@@ -38,13 +38,13 @@ class CharacterNoise:
         self._letters = dict(scripts)
 
     def apply(self, sentences: Sequence[Sequence[str]], rng: np.random.Generator) -> list[Sequence[str]]:
-        """Noisy copies of sentences. Those that are left alone are not copied."""
+        """Noisy copies of sentences. Sentences without noise are not copied."""
         noisy = list(sentences)
         chosen = np.flatnonzero(rng.random(len(sentences)) < self.config.sentences)
         lengths = np.fromiter((len(sentences[index]) for index in chosen.tolist()), np.int64, len(chosen))
         edited = np.flatnonzero(rng.random(lengths.sum()) < self.config.words)
         chances = rng.random((len(edited), 1 + 3 * self.config.edits)).tolist()
-        # from positions in the chosen sentences' words, one after the other, to sentence and word
+        # turn positions in the words of all chosen sentences into sentence and word
         ends = np.cumsum(lengths)
         rows = np.searchsorted(ends, edited, side="right")
         places = edited - (ends - lengths)[rows]

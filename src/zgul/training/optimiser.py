@@ -11,7 +11,7 @@ from zgul.encoders.batches import IGNORED, Batch
 from zgul.fast.graphs import GraphedStep
 from zgul.methods.model import Model
 
-Shares = Mapping[str, float]  # parameters whose names begin so get this share of the learning rate
+Shares = Mapping[str, float]  # the beginning of a parameter's name -> its share of the learning rate
 
 
 class Optimiser:
@@ -83,7 +83,7 @@ class Stepper:
 
     def _update(self, micro: int, **tensors: Tensor) -> Tensor:
         batch = Batch(**tensors)
-        self.model.zero_grad()  # a captured step makes its gradients anew in each replay
+        self.model.zero_grad()  # a captured step creates its gradients again in each replay
         words = (batch.labels != IGNORED).sum().clamp(min=1)
         total = torch.zeros((), device=words.device)
         for start in range(0, len(batch), micro):

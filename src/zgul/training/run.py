@@ -39,20 +39,20 @@ MERGED = 9  # the form of shipped taggers: small, see zgul.tagger.saved
 
 @dataclass(frozen=True)
 class Saving:
-    """How a run deals with its output folder."""
+    """How a run treats its output folder."""
 
-    resume: bool = False  # go on from the checkpoint
+    resume: bool = False  # continue from the checkpoint
     overwrite: bool = False  # replace what is there
     save_encoder: bool = False  # put the encoder into the folder, too
     bits: int = 32  # per saved number: 32, 16, or 9 for the small form of shipped taggers
 
 
 def resolve(config: TrainingConfig) -> TrainingConfig:
-    """The configuration with its group spelt out and languages as codes. What cannot be trained is refused."""
+    """The configuration with its group's task and sources, and languages as codes. A faulty one is refused."""
     method = find_method(config.method)
     if config.group:
         if config.group not in GROUPS:
-            raise ZgulError(f"There is no group {config.group!r}. There are: {', '.join(GROUPS)}.")
+            raise ZgulError(f"There is no group {config.group!r}. Choose one of: {', '.join(GROUPS)}.")
         group = GROUPS[config.group]
         config = replace(config, task=group.task, sources=config.sources or group.sources)
     if not config.sources:
@@ -79,9 +79,9 @@ def new_tagger(
     encoder: tuple[Encoder, PieceTokenizer] | None = None,
     adapters: Sequence[LanguageAdapter] | None = None,
 ) -> Tagger:
-    """The untrained tagger of a configuration. ``encoder`` and ``adapters`` save loading what it names."""
+    """The untrained tagger of a configuration. ``encoder`` and ``adapters`` are used instead of those it names."""
     loaded = encoder or encoders.load(config.encoder)
-    seed_everything(config.seed)  # new adapters are drawn
+    seed_everything(config.seed)  # new adapters start with random weights
     if adapters is None and find_method(config.method).needs_bank:
         wanted = list(dict.fromkeys([*config.kept_sources, *config.extra_adapters]))
         adapters = find_adapters(config.adapters, wanted, loaded[0], config.encoder)
@@ -104,7 +104,7 @@ def new_tagger(
 def train(
     config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> Tagger:
-    """Train what the configuration says and save it in ``output``."""
+    """Train the tagger of a configuration, and save it in ``output``."""
     config = resolve(config)
     folder = Path(output) if output is not None else None
     if saving.bits not in BITS:
@@ -112,23 +112,23 @@ def train(
     if folder is not None:
         check_output(folder, saving)
     if config.tensorboard and folder is None:
-        raise ZgulError("The TensorBoard log is written beside the model: give --output.")
+        raise ZgulError("The TensorBoard log is written into the folder of the model. Give it with --output.")
     data = load_labelled(config)
-    dev_sets = find_dev_sets(config)  # here, so that missing data shows before training
+    dev_sets = find_dev_sets(config)  # before training, so that missing data is noticed early
     tagger = new_tagger(config, data.labels)
     tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config, folder)
     if saving.resume and not trainer.resume():
-        warnings.warn(f"{folder} has no checkpoint to resume from. Starting anew.", ZgulWarning, stacklevel=2)
-    if folder is not None:  # not before the checkpoint is known to be this run's, else the run it is of would be lost
+        warnings.warn(f"{folder} has no checkpoint to resume. Training starts again.", ZgulWarning, stacklevel=2)
+    if folder is not None:  # only now, because the checkpoint could belong to another run, which would be lost
         config.save(folder / CONFIG)
         if not saving.resume:
-            (folder / CHECKPOINT).unlink(missing_ok=True)  # of a run that is overwritten
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # it belongs to a run that is overwritten
         if config.tensorboard:
             report = _with_tensorboard(folder, report)
     started, history = time.monotonic(), trainer.run(report)
     about: dict[str, Any] = {
-        # where the data lay does not matter to others; train.yaml has it
+        # the place of the data does not matter to others; train.yaml has it
         "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
         "sentences": dict(Counter(sentence.language for sentence in data.train)),
         "dev_f1": trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"],
@@ -150,10 +150,10 @@ def train(
 def leave_one_out(
     config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> dict[str, dict[str, float]]:
-    """Train once without each source but English. F1 on that source's dev set, as an unseen language, by strategy.
+    """For each source but English, train without it, and score it as an unseen language: dev F1 by strategy.
 
-    This is the honest proxy where a target has no labelled data. The taggers are kept in ``output/without-LANG``; a
-    resumed run loads those that are finished and trains the rest.
+    This is the honest estimate if a target has no labelled data. The taggers are kept in ``output/without-LANG``. A
+    resumed run loads the finished taggers and trains the others.
     """
     config = resolve(config)
     runs = {language: replace(config, leave_out=(*config.leave_out, language)) for language in left_out(config)}
@@ -205,7 +205,7 @@ DevSets = dict[str, dict[str, list[Sentence]]]  # target ("" for any other langu
 
 
 def find_dev_sets(config: TrainingConfig) -> DevSets:
-    """The dev set of each target's most related source or, if asked for and there, its own. Empty without EM."""
+    """The dev sets to choose EM settings on: of each target's most related source, or on request its own."""
     method = find_method(config.method)
     if not config.em_sentences or not any(map(method.uses_em, method.strategies)):
         return {}
@@ -258,31 +258,31 @@ def dev_sentences(config: TrainingConfig, language: str, most: int = 0) -> list[
 
 
 def check_output(folder: Path, saving: Saving) -> None:
-    """Refuse to lose what is there: a finished model, or a run that can be resumed."""
+    """Refuse to overwrite a finished model, or a run that can be resumed."""
     if folder.exists() and not folder.is_dir():
         raise ZgulError(f"{folder} is a file. A tagger is saved as a folder.")
     if saving.overwrite and saving.resume:
-        raise ZgulError("--resume goes on with what is there, and --overwrite replaces it. Give one of them.")
+        raise ZgulError("--resume continues what is there, and --overwrite replaces it. Give only one of them.")
     if saving.overwrite:
         return
     if is_finished(folder):
         done = "is trained to the end already" if saving.resume else "holds a finished model"
-        raise ZgulError(f"{folder} {done}. Choose another --output, or --overwrite it.")
+        raise ZgulError(f"{folder} {done}. Choose another --output, or replace it with --overwrite.")
     if (folder / CHECKPOINT).is_file() and not saving.resume:
-        raise ZgulError(f"{folder} holds an unfinished run. Go on with --resume, or --overwrite it.")
+        raise ZgulError(f"{folder} holds an unfinished run. Continue it with --resume, or replace it with --overwrite.")
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has come to its end here."""
+    """Whether a folder holds a finished run."""
     return (folder / saved.CONFIG).is_file() and not (folder / CHECKPOINT).is_file()
 
 
 def check_same(config: TrainingConfig, saved: Path) -> None:
-    """Refuse to go on with a run that was begun with another configuration. Where the data lies may change."""
+    """Refuse to continue a run with another configuration. Only the place of the data and the device may change."""
     free = dict.fromkeys(("data", "device", "tensorboard"), "")
     begun = TrainingConfig.from_dict(read_yaml(saved))
     if begun.to_dict() | free != config.to_dict() | free:
-        advice = "Use another --output, or --overwrite it"
+        advice = "Use another --output, or replace it with --overwrite"
         raise ZgulError(f"{saved} belongs to a run with another configuration. {advice}.")
 
 
@@ -290,7 +290,7 @@ def _with_tensorboard(folder: Path, report: Report) -> Report:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ZgulError("The TensorBoard log needs one more package: pip install 'zgul[tensorboard]'") from error
+        raise ZgulError("The TensorBoard log needs another package: pip install 'zgul[tensorboard]'") from error
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def both(status: Status) -> None:

@@ -33,16 +33,16 @@ from zgul.training.optimiser import Optimiser, Stepper
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
 DEV_TOKENS = (8192, 65536)  # of the dev sets, read at once on a CPU and on a GPU
-MAX_TYPES = 1_000_000  # word types that are remembered as pieces while training
+MAX_TYPES = 1_000_000  # distinct words whose pieces are remembered while training
 CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
-# What of a configuration may change between the start of a run and its continuation.
+# The options that may change when a run is continued.
 MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
 
 
 def seed_everything(seed: int) -> None:
-    """New parameters, dropout and the order of batches follow from this."""
+    """Seed torch and numpy, which draw new parameters and dropout."""
     torch.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - libraries may still draw from it
 
@@ -85,7 +85,7 @@ class Trainer:
         self.total_steps = self.steps_per_epoch * config.rounds
 
     def resume(self) -> bool:
-        """Go back to where the checkpoint stands. False where there is none."""
+        """Restore the state of the checkpoint. False if there is none."""
         if self.checkpoint is None or not self.checkpoint.is_file():
             return False
         self.best, self.progress = load_checkpoint(self.checkpoint, self.optimiser, self._fingerprint)
@@ -94,8 +94,8 @@ class Trainer:
     def run(self, report: Report = silent) -> list[dict[str, Any]]:
         """Train to the end, or to an early stop. The selected weights are left in the model.
 
-        Ctrl-C leaves a checkpoint of the step it falls in and raises ``KeyboardInterrupt``. The last checkpoint stays:
-        whoever saves the tagger removes it.
+        Ctrl-C finishes the current step, writes a checkpoint and raises ``KeyboardInterrupt``. The last checkpoint
+        stays. The caller removes it after saving the tagger.
         """
         encode = partial(self.data.encode_epoch, self.pieces, self.table, self.config.seed)
         with ThreadPoolExecutor(1) as background, deferred_interrupt(self.checkpoint is not None) as interrupt:
@@ -113,10 +113,10 @@ class Trainer:
         return self.progress.history
 
     def _train_epoch(self, corpus: EncodedCorpus, report: Report, interrupt: threading.Event) -> bool:
-        """Train one epoch. False when training is to stop early."""
+        """Train one epoch. False if training must stop early."""
         progress = self.progress
         batches = self._order(corpus, progress.epoch)
-        if self._due(len(batches)) and not self._evaluate(report):  # stopped in this evaluation, and resumed
+        if self._due(len(batches)) and not self._evaluate(report):  # the run was stopped in this evaluation
             return False
         running = torch.tensor(progress.loss, device=self.device)
         for rows, length in batches[progress.batch :]:
@@ -141,13 +141,13 @@ class Trainer:
         return True
 
     def _due(self, batches: int) -> bool:
-        """Whether an evaluation comes now. After it no step is counted."""
+        """Whether to evaluate now. After an evaluation, the count of steps is 0."""
         every = self.config.eval_every or self.steps_per_epoch
         last = self.progress.batch == batches and self.progress.epoch + 1 == self.config.rounds
         return self.progress.counted > 0 and (self.progress.step % every == 0 or last)
 
     def _evaluate(self, report: Report) -> bool:
-        """Score the dev sets and keep the best weights. False when training is to stop early."""
+        """Score the dev sets and keep the best weights. False if training must stop early."""
         progress = self.progress
         loss = progress.loss / progress.counted
         if not math.isfinite(loss):
@@ -163,9 +163,9 @@ class Trainer:
                 self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
         else:
             progress.stale += 1
-        self._save()
-        if self.folder:
+        if self.folder:  # before the checkpoint: a run that is killed between them would never write it
             write_json(self.folder / "history.json", progress.history)
+        self._save()
         figures = {"loss": loss, "dev F1": f1, "best": progress.best_f1}
         report(Status("training", progress.step, self.total_steps, figures))
         return not self._stale()
@@ -202,7 +202,7 @@ class Trainer:
         return predicted
 
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
-        """All chunks once in batches of one size and similar length, languages mixed; -1 fills the last."""
+        """All chunks once, in batches of one size and similar length with mixed languages. -1 fills the last batch."""
         rng = np.random.default_rng([self.config.seed, 7, epoch])
         lengths = corpus.lengths.cpu().numpy() + 2
         order, size = rng.permutation(len(lengths)), self.batch_rows
@@ -220,7 +220,7 @@ class Trainer:
         return list(zip(torch.split(together, [len(rows) for rows in batches]), longest, strict=True))
 
     def _lr(self, step: int) -> float:
-        """Linear warm-up, linear decay."""
+        """The learning rate of a step: linear warm-up, then linear decay."""
         warm = self.config.warmup * self.total_steps
         if step < warm:
             return self.config.lr * (step + 1) / warm
@@ -228,11 +228,9 @@ class Trainer:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """What must be the same for a checkpoint to be continued: the configuration and the sentences themselves."""
-        settings = json.dumps(
-            [self.config.to_dict() | dict.fromkeys(MAY_CHANGE, ""), self.tagger.labels], sort_keys=True
-        )
-        digest = hashlib.sha256(settings.encode())
+        """A hash of what must stay the same to continue a checkpoint: the configuration and the sentences."""
+        settings = [self.config.to_dict() | dict.fromkeys(MAY_CHANGE, ""), list(self.tagger.labels)]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for sentences in (self.data.train, self.data.dev):
             for sentence in sentences:
                 parts = (sentence.words, sentence.tags, sentence.language, sentence.word_languages)
@@ -245,11 +243,11 @@ class Trainer:
 def deferred_interrupt(wanted: bool = True) -> Iterator[threading.Event]:
     """Give an event that the first Ctrl-C sets (half a step cannot be resumed). The second one interrupts at once."""
     event = threading.Event()
-    if not wanted or threading.current_thread() is not threading.main_thread():  # only there are signals received
+    if not wanted or threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield event
         return
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    # a parent that ignores Ctrl-C (nohup) is to be obeyed, and what other languages installed cannot be put back
+    # Ctrl-C stays ignored if the parent ignores it (nohup); handlers that are not Python's cannot be restored
     before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
     def restore() -> None:

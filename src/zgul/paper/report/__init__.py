@@ -1,6 +1,6 @@
 """The report on the paper's experiments: HTML, Markdown, LaTeX tables and figures from a store or its export.
 
-`build_report` says what the report holds and in which order. A part without runs names the command that makes them.
+`build_report` defines the contents and their order. For a part without runs, the report names the command to run.
 """
 
 import hashlib
@@ -102,7 +102,7 @@ def build_report(frame: Frame, before: Mapping[str, Frame] | None = None, label:
 
 
 def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[str, list[Block]]]:
-    """The sections of the main page. Where there is nothing to show, the command that makes it stands instead."""
+    """The sections of the main page. A section without results names the command to run."""
     tasks = ("pos", "ner")
     zero_shot = f"{RUN} --only zero-shot"
     verdicts = tables.verdict_table(frame)
@@ -201,7 +201,7 @@ def _runs(frame: Frame) -> Blocks:
 
 
 def _language_page(frame: Frame, group: str, code: str) -> Page:
-    """What there is on one target."""
+    """The page with all results of one target."""
     task = GROUPS[group].task
     examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
     contents: dict[str, Blocks] = {
@@ -217,7 +217,7 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
 
 
 def side_by_side(frame: Frame) -> str | None:
-    """A page that shows the tags of two systems on one sentence; nothing if the sentences are not known."""
+    """A page that shows the tags of two systems on one sentence, or None if the sentences are not known."""
     alphabet, languages = TagAlphabet(), {}
     for group in frame.groups() if frame.store.has_sentences else ():
         seed = min(run.seed for run in frame.runs_of("zero-shot", group))

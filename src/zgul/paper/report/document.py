@@ -1,6 +1,6 @@
-"""What a report is made of: pages of prose, tables and figures; and how they are written.
+"""The parts of a report (pages with prose, tables and figures), and how they are written as HTML, Markdown and LaTeX.
 
-HTML pages need no other file, and LaTeX tables look like the paper's. Captions, rules and departures stand in
+HTML pages need no other file, and LaTeX tables look like the paper's. Captions, rules and departures are in
 ``texts.txt``, columns and compared rows in ``tables.toml``.
 """
 
@@ -60,8 +60,8 @@ class ReportTable:
 
     name: str
     caption: str
-    corner: str  # stands above the titles of the rows
-    heads: list[tuple[str, str]]  # group and title; neighbours of one group stand under one heading
+    corner: str  # the heading above the titles of the rows
+    heads: list[tuple[str, str]]  # group and title; neighbours of one group share one heading
     rows: dict[str, list[Cell]]  # by title
     rules: set[str]  # titles of the rows that have a line above them
 
@@ -99,7 +99,7 @@ Draw = Callable[[Figure], dict[str, bytes]]  # a figure as files: kind -> conten
 
 @dataclass(frozen=True)
 class Page:
-    """The whole report, or what there is on one language."""
+    """The whole report, or the page of one language."""
 
     title: str
     sections: dict[str, list[Block]]
@@ -143,9 +143,9 @@ def table(
     digits: int = 1,
     best: bool = False,
 ) -> ReportTable | None:
-    """A table, or nothing if it has no rows. The name is that of its caption, and after a slash of its file.
+    """Make a table, or None if it has no rows. ``name`` names its caption and, with the part after a slash, its file.
 
-    The first heading stands above the titles of the rows; without ``heads`` they are those of ``tables.toml``.
+    The first heading is that of the titles of the rows. The default headings are those of ``tables.toml``.
     ``best`` sets the highest number of each column in bold.
     """
     cells = {title: [cell(item, digits=digits) for item in items] for title, items in rows.items()}
@@ -162,14 +162,14 @@ def table(
 
 
 def bold_best(cells: Iterable[Cell]) -> list[Cell]:
-    """The highest number as printed in bold. Equals are all bold; zeros are not."""
+    """Make the highest printed number bold. Equal numbers are all bold; zeros never are."""
     printed = [(cell, round(cell.value or 0.0, cell.digits)) for cell in cells]
     best = max(value for _, value in printed)
     return [replace(cell, bold=value == best != 0.0) for cell, value in printed]
 
 
 def _show(cell: Cell, escape: Callable[[str], str], bold: str, std: str, paper: str) -> str:
-    """A cell in a format, which escapes texts and has templates for bold, deviations and the paper's numbers."""
+    """Write a cell in a format, which escapes texts and has templates for bold, deviations and the paper's numbers."""
     if cell.is_text and not cell.text:
         return ""
     stds = ["" if value is None else std.format(cell.number(value)) for value in (cell.std, cell.paper_std)]
@@ -233,7 +233,7 @@ def _kinds(**names: bool) -> str:
 
 
 def _html(text: str) -> str:
-    """MADX^multi gets a raised "multi"."""
+    """Escape a text, and raise the "multi" of MADX^multi."""
     return html.escape(text).replace("^multi", "<sup>multi</sup>")
 
 
@@ -273,7 +273,7 @@ def markdown_table(table: ReportTable) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Words of a sentence may be table syntax."""
+    """Escape characters that mean something in Markdown tables."""
     return re.sub(r"([\\|*_`<])", r"\\\1", text)
 
 
@@ -286,7 +286,7 @@ def latex_document(names: Iterable[str]) -> str:
 
 
 def latex_table(table: ReportTable) -> str:
-    """One floating table with caption and label. A wide one is set to the width of the page."""
+    """One floating table with caption and label. A wide table is scaled to the width of the page."""
     longest = max(sum(len(cell.text) or 12 for cell in cells) for cells in table.rows.values())
     wide = len(table.heads) >= 8 or longest > 70
     spec = "l" + "".join("|l" if bar else "l" for bar in table.bars)

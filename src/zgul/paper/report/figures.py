@@ -1,4 +1,4 @@
-"""The figures: what they show, and how it is drawn. Colours, markers and sizes stand in ``figures.mplstyle``."""
+"""The figures of the report: their data, and how they are drawn. ``figures.mplstyle`` has colours and markers."""
 
 import io
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from zgul.paper.report.tables import MEASURES, WEIGHTS, few_shot_languages, few_
 from zgul.paper.rows import COMPARED, ZERO_SHOT, ZGUL
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
-GREW_FROM = {"ZGUL++": "ZGUL", "SFT++": "SFT-M", "MADX^multi-Tgt": "MADX^multi-Rel"}  # the same without any text
+GREW_FROM = {"ZGUL++": "ZGUL", "SFT++": "SFT-M", "MADX^multi-Tgt": "MADX^multi-Rel"}  # the same row without any text
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}  # no dates, no versions
 DARK = 0.53  # of the scale of a heat map: numbers are black up to here and white above, with a contrast of 4.5 or more
 RAISED = ("^multi", "$^{multi}$")  # how matplotlib raises it in MADX^multi
@@ -34,7 +34,7 @@ def matplotlib() -> Any:
         import matplotlib
         import matplotlib.figure
     except ImportError as error:
-        needed = "figures need one more package: pip install 'zgul[plots]'"
+        needed = "figures need another package: pip install 'zgul[plots]'"
         raise ZgulError(f"{needed} (or leave them out: --format md,latex)") from error
     matplotlib.use("Agg")
     return matplotlib
@@ -131,7 +131,7 @@ def draw_heat_maps(maps: Mapping[str, HeatMap], label: str) -> Any:
 
 
 def few_shot_groups(frame: Frame) -> Figure | None:
-    """The paper's four panels."""
+    """Few-shot curves of the groups: the paper's four panels."""
     groups = frame.groups("few-shot")
     panels = {group_title(g): few_shot_scores(frame, g, COMPARED, few_shot_languages(frame, g)) for g in groups}
     draw = partial(draw_curves, panels, "labelled sentences", columns=2)
@@ -139,7 +139,7 @@ def few_shot_groups(frame: Frame) -> Figure | None:
 
 
 def few_shot_by_language(frame: Frame, language: str = "") -> Figure | None:
-    """A panel for each language, or for one."""
+    """Few-shot curves of each language, or of one."""
     codes = [(group, code) for group in frame.groups("few-shot") for code in frame.languages(group, "few-shot")]
     chosen = [(group, code) for group, code in codes if language in ("", code)]
     panels = {find(code).name: few_shot_scores(frame, group, COMPARED, [code]) for group, code in chosen}

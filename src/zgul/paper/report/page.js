@@ -1,4 +1,4 @@
-// A click on a heading sorts by its column (numbers from the highest, texts from A), a second click turns the order,
+// A click on a heading sorts by its column (numbers from the highest, texts from A), a second click reverses the order,
 // a third restores it.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0], first = [...body.rows];

@@ -29,7 +29,7 @@ Points = dict[float, MeanStd | None]  # examples -> F1
 WEIGHTS: dict[str, str] = TABLES["weights"]
 MEASURES: tuple[Kind, ...] = ("average", "genetic", "syntactic")  # of relatedness
 RANDOM_START = "random start"  # the variant whose attention networks start at random
-STRONG, WEAK = 0.5, 0.2  # correlations from which weights follow relatedness, and weakly
+STRONG, WEAK = 0.5, 0.2  # from these correlations on, weights follow relatedness, or follow it weakly
 MICRO = "Micro-F1"  # the last row of the tables of classes
 
 
@@ -168,7 +168,7 @@ def few_shot_table(frame: Frame, group: str) -> ReportTable | None:
 
 
 def language_rows_table(frame: Frame, group: str, language: str) -> ReportTable | None:
-    """Every row that scored a language."""
+    """Every row that has a score for a language."""
     rows: dict[str, list[Item]] = {}
     for row in (row.title for row in ROWS):
         part = "unlabelled" if row in TARGET_TEXT else "zero-shot"
@@ -328,7 +328,7 @@ def em_choices_table(frame: Frame) -> ReportTable | None:
 
 
 def weights(frame: Frame, kind: str, group: str, variant: str = "", facts: str = "weights") -> list[dict[str, Any]]:
-    """Mean weights by target and source, for each seed that has them. Those before training are other ``facts``."""
+    """Mean weights by target and source, for each seed that has them. ``facts``: after or before training."""
     runs = frame.runs_of("variants" if variant else "zero-shot", group)
     tables = [run.facts.get(facts, {}).get(kind) or {} for run in runs if run.extra.get("variant", "") == variant]
     chosen = ({code: table[code] for code in GROUPS[group].targets if code in table} for table in tables)
@@ -366,7 +366,7 @@ def correlation_table(frame: Frame) -> ReportTable | None:
 
 
 def attention_summary(frame: Frame) -> list[str]:
-    """Do the weights follow relatedness? Random starts decide, if there are runs with them."""
+    """Say whether the weights follow relatedness. Runs with random starts decide, if there are any."""
     variants = {run.extra.get("variant") for run in frame.runs_of("variants")}
     variant = RANDOM_START if RANDOM_START in variants else ""
     answers = []
@@ -440,7 +440,7 @@ def cost_table(frame: Frame) -> ReportTable | None:
 
 
 def data_groups_table(frame: Frame) -> ReportTable | None:
-    """The training data that there is."""
+    """The training data of each group."""
     rows: dict[str, list[Item]] = {}
     for row in (frame.analyses.get("statistics") or {}).get("groups", ()):
         missing = f" (without {listed(row['missing'])})" if row["missing"] else ""
@@ -463,7 +463,7 @@ def data_targets_table(frame: Frame, language: str = "") -> ReportTable | None:
 
 
 def example_table(item: dict[str, Any], number: int = 0) -> ReportTable | None:
-    """A sentence with its gold tags and what each method says. One of the paper's has its tags there, too."""
+    """A sentence with its gold tags and each method's tags. An example of the paper also has the paper's tags."""
     rows = {"gold": [cell(tag) for tag in item["gold"]]}
     for row in COMPARED:
         pairs = zip(item["tags"][row], item["gold"], strict=True)

@@ -1,0 +1,120 @@
+"""Results on disk, and docs/reliability.md, which is written from them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from reliability import ROOT
+from zgul.files import atomic_write, read_json, write_json
+
+TARGETS = {  # what a target of the fuzzer covers
+    "readers": "CoNLL-U, columns, WikiAnn and text, in 13 encodings and 5 packings; 2% go through a tagger",
+    "segmenter": "running text; 12 code points of Unicode in each case, in turn, among others that are drawn",
+    "configurations": "YAML, JSON, option groups, `--set`, command lines",
+    "folders": "taggers, encoders and AdapterHub's adapters: JSON, safetensors, pickles, tokenizers",
+}
+WORKS = {
+    "tagging": "`zgul tag --resume`",
+    "training": "`zgul train --resume`",
+    "adapter": "`zgul adapter train`, the same command again",
+    "experiment": "`zgul experiment paper`, with one run finished before",
+    "cache-1": "conversion of the embedded encoder on an empty cache",
+    "cache-2": "the same by two processes at once",
+    "cache-4": "the same by four processes at once",
+}
+
+
+def store(folder: Path | None, name: str, result: dict[str, Any]) -> None:
+    """Keep a result, with the commit and the day; nothing without a folder."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / f"{name}.json", {"commit": _commit(), "date": time.strftime("%Y-%m-%d"), **result})
+
+
+def write(folder: Path, page: Path) -> Path:
+    """Write the page from the stored results. What was not run is said to be missing."""
+    frame = (Path(__file__).with_name("page.md")).read_text(encoding="utf-8")
+    parts = {"FUZZ": _fuzz(folder), "CHAOS": _chaos(folder), "AGREE": _agree(folder), "DIST": _dist(folder)}
+    for name, text in parts.items():
+        frame = frame.replace(f"{{{name}}}", text)
+    with atomic_write(page) as file:
+        file.write(frame)
+    return page
+
+
+def _fuzz(folder: Path) -> str:
+    rows, notes = [], []
+    for name, covers in TARGETS.items():
+        found = _read(folder / f"fuzz-{name}.json")
+        if found is None:
+            rows.append([f"`{name}`", covers, "not run", *[""] * 7])
+            continue
+        counts = [f"{found[key]:,}" for key in ("cases", "accepted", "refused", "failed")]
+        costs = [f"{found['seconds']:,.0f} s", f"{found['slowest']:.2f} s", f"{found['memory'] / 1e6:,.0f} MB"]
+        rows.append([f"`{name}`", covers, *counts, *costs, f"{found['seed']}", f"{found['commit']}, {found['date']}"])
+        notes += [f"- `{case}` failed: {problem}" for case, problem in found["failures"].items()]
+    heads = ["target", "what", "cases", "accepted", "refused", "failed", "time", "slowest case", "most memory", "seed"]
+    return _table([*heads, "commit"], rows) + "".join(f"{note}\n" for note in notes)
+
+
+def _chaos(folder: Path) -> str:
+    rows, notes = [], []
+    for name, covers in WORKS.items():
+        found = _read(folder / f"chaos-{name}.json")
+        if found is None:
+            rows.append([f"`{name}`", covers, "not run", *[""] * 6])
+            continue
+        counts = [f"{found['kills']} ({found['at_files']})", f"{found['rounds']}", f"{found['files']}"]
+        rest = [f"{len(found['different'])}", f"{found['undisturbed']:.1f} s", f"{found['seed']}"]
+        rows.append([f"`{name}`", covers, *counts, *rest, f"{found['commit']}, {found['date']}"])
+        notes += [f"- `{name}`, {file}: differs" for file in found["different"]]
+    heads = [
+        "work",
+        "command",
+        "kills (at a file)",
+        "outputs",
+        "files each",
+        "files that differ",
+        "undisturbed",
+        "seed",
+    ]
+    return _table([*heads, "commit"], rows) + "".join(f"{note}\n" for note in notes)
+
+
+def _agree(folder: Path) -> str:
+    found = _read(folder / "agree.json")
+    if found is None:
+        return "Not run.\n"
+    rows = [[way, f"{count} of {found['words']}"] for way, count in found["different"].items()]
+    gpu = found.get("gpu")
+    shown = f"{gpu['different']} of {found['words']}" if gpu else "not run: no GPU here"
+    rows.append([f"on a GPU ({gpu['device']})" if gpu else "on a GPU", shown])
+    return _table(["compared with sentences alone", "tags that differ"], rows) + f"\nCommit {found['commit']}.\n"
+
+
+def _dist(folder: Path) -> str:
+    found = _read(folder / "dist.json")
+    if found is None:
+        return "Not run.\n"
+    rows = [[f"`{name}`", f"`{digest}`"] for name, digest in found["files"].items()]
+    return (
+        _table(["file", "SHA-256 of both builds"], rows) + f"\nOf commit {found['commit'][:10]}; {found['offline']}.\n"
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.is_file() else None
+
+
+def _table(heads: list[str], rows: Iterable[list[str]]) -> str:
+    return "".join("| " + " | ".join(row) + " |\n" for row in [heads, ["---"] * len(heads), *rows])
+
+
+def _commit() -> str:
+    """The commit that is tested, with "+" if files differ from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty=+"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
