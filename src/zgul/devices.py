@@ -39,12 +39,14 @@ def find_precision(name: str) -> str:
     return name
 
 
-def mixed_precision(device: torch.device, precision: str) -> torch.autocast:
-    """A context that computes matrix products in bfloat16. Norms and sums of residuals stay in float32.
+def uses_bfloat16(device: torch.device, precision: str) -> bool:
+    """Whether a precision means bfloat16 on a device: "auto" is bfloat16 on a GPU and float32 on a CPU."""
+    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
 
-    ``precision`` "float32" changes nothing, and "auto" is bfloat16 on a GPU and float32 on a CPU.
-    """
-    half = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+
+def mixed_precision(device: torch.device, precision: str) -> torch.autocast:
+    """Compute matrix products in the precision; norms and the sums of residuals stay in float32."""
+    half = uses_bfloat16(device, precision)
     return torch.autocast(device.type, torch.bfloat16, enabled=half, cache_enabled=False)  # graphs forbid the cache
 
 

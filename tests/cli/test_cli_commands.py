@@ -30,3 +30,8 @@ def test_help_has_examples_of_this_command(name: str) -> None:
     text = shown(*name.split())
     for example in COMMANDS[name]["examples"]:
         assert f"zgul {name}" in example and example in text
+
+
+def test_options_for_files_stand_below_the_main_ones() -> None:
+    text = shown("tag")
+    assert text.index("--lang") < text.index("─ Files") < text.index("--probabilities")

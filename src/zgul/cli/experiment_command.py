@@ -16,8 +16,8 @@ from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper.experiments import Estimate, Experiment, run_paper
 from zgul.paper.export import export_results
-from zgul.paper.plan import PARTS, Inputs, Protocol, Run, chosen_protocol
-from zgul.paper.store import DONE
+from zgul.paper.plan import Inputs, Protocol, Run, chosen_protocol
+from zgul.paper.store import DONE, PARTS
 
 app = new_app("Run the paper's experiments.")
 ONLY = """Parts, groups, methods or targets; slashes join conditions: few-shot/germanic. Repeat the option, or separate

@@ -84,9 +84,8 @@ def _parameter(name: str, about: Declared, note: str, default: Any, panel: str) 
         metavar=about.metavar or ("|".join(about.choices) or None),
         show_default=False,
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-    )
+    annotation = Annotated[kind | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _note(about: Declared, default: Any) -> str:

@@ -11,6 +11,7 @@ from zgul.ensemble.em import EMConfig
 EM_PANEL = "Entropy minimisation"
 TUNED = "as the tagger was tuned"
 TASK = "What to tag [default: the task of the language's group]."
+EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
 PRECISION = "bfloat16 is faster on CPUs and GPUs that support it, with nearly the same tags."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
@@ -32,5 +33,5 @@ ModelName = Annotated[
 ]
 Device = Annotated[str, machine_option(help="cpu, cuda or auto.")]
 Precision = Annotated[str, machine_option(metavar="float32|bfloat16", help=PRECISION)]
-EM = Annotated[bool | None, em_option("--em/--no-em", help=f"Switch EM on or off [default: {TUNED}].")]
+EM = Annotated[bool | None, em_option("--em/--no-em", help=EM_HELP)]
 Adaptive = Annotated[bool | None, em_option("--adaptive/--full-em", help=ADAPTIVE)]

@@ -104,14 +104,14 @@ def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
         tagger = run.train(config, output, report=bars, saving=saving)
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
-    cost = f"{about['steps']} steps, {about['seconds']:.0f} seconds"
+    cost = f"{about['steps']} step{'s' * (about['steps'] != 1)}, {about['seconds']:.0f} seconds"
     print(f"F1 on the sources' dev sets: {about['dev_f1']:.1f} ({cost})")
     if "em" in about:
         print(f"EM settings by {about['em']['by']}:")
         for target, facts in about["em"]["targets"].items():
             em = tagger.em[target]
             scores = f"F1 {facts['f1']:.1f}, without EM {facts['f1_without_em']:.1f}"
-            chosen = f"{em.steps} steps, rate {em.lr:g}, on {', '.join(facts['on'])} ({scores})"
+            chosen = f"{em.steps} step{'s' * (em.steps != 1)}, rate {em.lr:g}, on {', '.join(facts['on'])} ({scores})"
             print(f"  {target or 'other languages'}: {chosen}")
     print(f"Next: zgul evaluate --model {shlex.quote(str(output))} --lang LANG --data DIR")
 

@@ -19,17 +19,16 @@ import torch
 from torch import Tensor
 
 from zgul import __version__, encoders
-from zgul.adapters.storage import find_adapters, load_adapters, save_adapters
+from zgul.adapters.storage import save_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
-from zgul.devices import find_device, moved_copy
+from zgul.devices import find_device, moved_copy, uses_bfloat16
 from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.languages import most_related
-from zgul.methods import find_method
 from zgul.paper.plan import TEXT_RUN, Inputs, Protocol, Run
 from zgul.paper.store import DONE, Score, Store
 from zgul.tagger import Prediction, Tagger
@@ -128,7 +127,7 @@ class Executor:
         self.store, self.protocol = store, protocol
         self.device = find_device(inputs.device)
         self.resources = Resources(inputs, protocol)
-        half = protocol.precision == "bfloat16" or (protocol.precision == "auto" and self.device.type == "cuda")
+        half = uses_bfloat16(self.device, protocol.precision)
         self.precision = "bfloat16" if half else "float32"  # of predictions
         self.held: HeldModel | None = None  # the model in memory
         self._needed: Runs = {}
@@ -190,14 +189,13 @@ class Executor:
         encoder, data = self.resources.encoder(), self.resources.labelled(config)
         if run.extra.get("encoder"):
             encoder[0].load_state_dict(load_tensors(self._text_folder(run) / ENCODER))
-        adapters = None
-        if find_method(config.method).needs_bank:
-            places = "new" if config.adapters == "new" else self.resources.inputs.adapters
-            seed_everything(config.seed)  # new adapters start with random weights
-            adapters = find_adapters(places, config.kept_sources, encoder[0], self.resources.inputs.encoder)
-            adapters += load_adapters(self._text_folder(run) / ADAPTER) if run.extra.get("adapter") else []
-        config = replace(config, device=str(self.device))
-        tagger = new_tagger(config, data.labels, encoder=encoder, adapters=adapters)
+        inputs = self.resources.inputs
+        places = config.adapters if config.adapters in ("new", "none") else inputs.adapters
+        if run.extra.get("adapter"):  # the target's own, which was trained on its text
+            places = f"{self._text_folder(run) / ADAPTER},{places}"
+            config = replace(config, extra_adapters=(run.extra["language"],))
+        config = replace(config, device=str(self.device), encoder=inputs.encoder, adapters=places)
+        tagger = new_tagger(config, data.labels, encoder=encoder)
         tagger.model.start_head_at(data.label_shares().to(self.device))
         return replace(tagger, precision=self.precision)
 

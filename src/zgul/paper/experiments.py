@@ -31,8 +31,8 @@ from zgul.errors import ZgulError
 from zgul.paper import plan, provenance
 from zgul.paper.execution import Executor
 from zgul.paper.export import open_store
-from zgul.paper.plan import PARTS, TEXT_RUN, Inputs, Protocol, Run
-from zgul.paper.store import DONE, FAILED, FILE, PLANNED, RUNNING, Store, StoredRun
+from zgul.paper.plan import TEXT_RUN, Inputs, Protocol, Run
+from zgul.paper.store import DONE, FAILED, FILE, PARTS, PLANNED, RUNNING, Store, StoredRun
 from zgul.progress import Report, Status, silent
 from zgul.training.labelled_data import training_languages
 

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from zgul.evaluation import MeanStd, mean_std
 from zgul.languages import GROUPS
 from zgul.paper.rows import ROWS
-from zgul.paper.store import DONE, Score, Store, StoredRun
+from zgul.paper.store import DONE, PARTS, Score, Store, StoredRun
 
 Value = Callable[[Score], float]
 F1: Value = attrgetter("f1")
-PARTS = ("zero-shot", "few-shot", "unlabelled", "tuning", "variants")  # runs of other parts are not reported
 
 
 class Entry(NamedTuple):
@@ -33,7 +32,7 @@ class Frame:
         newest: dict[tuple[Any, ...], StoredRun] = {}
         for run in sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash)):
             newest[run.part, run.group, run.method, run.seed, encoder_of(run), str(sorted(run.extra.items()))] = run
-        self.runs = [run for run in newest.values() if run.part in PARTS]
+        self.runs = [run for run in newest.values() if run.part in PARTS]  # others are of earlier versions
         by_hash = {run.hash: run for run in self.runs}
         self._index: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         counts: Counter[str] = Counter()

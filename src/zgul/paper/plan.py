@@ -24,15 +24,16 @@ from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
 from zgul.paper.frame import choose_tuned
+from zgul.paper.numbers import GRID
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
-from zgul.training.config import ADAPTERS, PRECISIONS, TrainingConfig
+from zgul.training.config import PRECISIONS, TrainingConfig
 from zgul.training.em_tuning import Grid
 
-PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")
 TEXT_RUN = "text"  # the "method" of a run that reads unlabelled text
-REDUCTION, OTHER_REDUCTION = 3.0, 4.0  # the paper tries both
+REDUCTION, OTHER_REDUCTION = GRID["Reduction Factor"]  # the paper tries both
 WHAT, SMALLER, FEW, TEXT = "What to run", "Training", "Few-shot", "Unlabelled text"  # headings of the options
+_TEXTS = {name: about.help for name, about, _ in TrainingConfig.declared()}  # the help of options that mean the same
 EM_HELP = "Choose EM settings on the dev set of the most related source, or on that source left out (loso)."
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 VARIANTS: dict[str, dict[str, Any]] = _FILE["variants"]  # changes of the configuration of ZGUL
@@ -50,10 +51,10 @@ class Inputs(Options):
     """What all runs start from. Paths are not part of a run; the contents of the files are."""
 
     data: str = option("", "Data folder with TASK/LANG/SPLIT.tsv and text/.", panel=WHAT, metavar="DIR")
-    encoder: str = option("embedded", "Encoder: embedded, a folder or a hub name.", panel=WHAT)
-    adapters: str = option("shipped", ADAPTERS, panel=WHAT)
+    encoder: str = option("embedded", _TEXTS["encoder"], panel=WHAT)
+    adapters: str = option("shipped", _TEXTS["adapters"], panel=WHAT)
     head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
-    device: str = option("auto", "auto, cpu or cuda.", panel=WHAT)
+    device: str = option("auto", _TEXTS["device"], panel=WHAT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,21 +69,21 @@ class Protocol(Options):
     seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, separated by commas.", panel=WHAT)
     groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, separated by commas.", panel=WHAT)
     tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
-    limit: int = option(0, "Training sentences of each source [default: all].", least=0, panel=SMALLER)
+    limit: int = option(0, _TEXTS["limit"], least=0, panel=SMALLER)
     dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)
     test_limit: int = option(0, "Test sentences of each target [default: all].", least=0, panel=SMALLER)
-    epochs: int = option(0, "Epochs [default: 5 for POS, 10 for NER].", least=0, panel=SMALLER)
+    epochs: int = option(0, _TEXTS["epochs"], least=0, panel=SMALLER)
     lr: float = option(0.0, "Learning rate of all methods [default: tuned].", least=0, panel=SMALLER)
-    batch_size: int = option(32, "Sentences in a batch.", least=1, panel=SMALLER)
-    accumulate: int = option(4, "Batches in a step.", least=1, panel=SMALLER)
+    batch_size: int = option(32, _TEXTS["batch_size"], least=1, panel=SMALLER)
+    accumulate: int = option(4, _TEXTS["accumulate"], least=1, panel=SMALLER)
     em_by: str = option("source", EM_HELP, choices=("source", "loso"), panel=SMALLER)
-    em_sentences: int = option(300, "Dev sentences that EM settings are chosen on.", least=0, panel=SMALLER)
+    em_sentences: int = option(300, _TEXTS["em_sentences"], least=0, panel=SMALLER)
     em_steps: tuple[int, ...] = option(Grid().steps, "Numbers of EM steps to try, besides 0.", panel=SMALLER)
     em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", panel=SMALLER)
-    precision: str = option("auto", "auto: bfloat16 on a GPU, float32 on a CPU.", choices=PRECISIONS, panel=SMALLER)
+    precision: str = option("auto", _TEXTS["precision"], choices=PRECISIONS, panel=SMALLER)
     examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", panel=FEW)
     few_epochs: int = option(10, "Epochs on the examples.", least=1, panel=FEW)
-    few_batch: int = option(8, "Sentences in a batch.", least=1, panel=FEW)
+    few_batch: int = option(8, _TEXTS["batch_size"], least=1, panel=FEW)
     few_lr: float = option(0.0, "Learning rate [default: the method's own].", least=0, panel=FEW)
     shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", panel=TEXT)
     text_languages: tuple[str, ...] = option((), "Targets whose text is read [default: all with text].", panel=TEXT)
@@ -113,7 +114,10 @@ class Protocol(Options):
 def rates(method: str, encoder: str) -> Any:
     """The learning rates for a method on an encoder: the "default", and the "grid" that is tried."""
     kind = "whole encoder" if method in _FILE["whole-encoder"] else "adapters"
-    return _FILE["rates"]["embedded" if is_embedded(encoder) else "hub"][kind]
+    if is_embedded(encoder):
+        return _FILE["rates"][kind]
+    grid = GRID["SFT Learning Rate" if kind == "whole encoder" else "Learning Rate"]  # the paper's
+    return {"grid": grid, "default": max(grid)}
 
 
 def is_embedded(encoder: str) -> bool:

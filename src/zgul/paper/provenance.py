@@ -12,6 +12,7 @@ import torch
 
 import zgul
 from zgul.adapters.storage import SHIPPED_ADAPTERS
+from zgul.download import file_digest
 from zgul.encoders.embedded import SHA256, SUFFIX, VERSION
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
@@ -28,8 +29,7 @@ def of_file(path: Path) -> str:
 
 @cache
 def _of_file(path: Path, changed: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)
 
 
 def of_place(path: Path) -> str:

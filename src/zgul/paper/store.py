@@ -20,6 +20,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 
 FILE = "results.sqlite"
+PARTS = ("tuning", "zero-shot", "variants", "few-shot", "unlabelled")  # of the plan, in their order
 PLANNED, RUNNING, DONE, FAILED = "planned", "running", "done", "failed"
 REPLACED = "replaced"  # done, but with other code, data or settings than the last plan's
 SCHEMA = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ class StoredRun:
     """One run, which trains a model or trains it further: its configuration, status and facts."""
 
     hash: str
-    part: str  # "zero-shot", "few-shot", "unlabelled", "tuning", "variants"
+    part: str  # one of PARTS
     group: str
     method: str
     seed: int

@@ -31,7 +31,7 @@ from zgul.tagging.text_tagger import TextTagger
 
 TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv")  # the format's suffix replaces these
 PANEL = "Files"
-INPUT_HELP = "What the input is: running text, a sentence a line, words between spaces, CoNLL-U, a word a line."
+INPUT_HELP = "Input: running text, one sentence per line, the same with spaces between all words, CoNLL-U, columns."
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
@@ -48,7 +48,7 @@ class FileSettings(Options):
 
     format: str = option("conllu", "Format of the output.", choices=FORMATS)
     input: str = option("auto", INPUT_HELP, choices=KINDS, panel=PANEL)
-    probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.")
+    probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.", panel=PANEL)
     resume: bool = option(False, "Continue an --output that was interrupted.", panel=PANEL)
     force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
 
@@ -183,7 +183,7 @@ class OutputFile:
                 held = list(islice(blocks, len(window)))
                 for number, ((_, text), sentence) in enumerate(zip(held, window, strict=False), start=self.held + 1):
                     if _words(text, self.settings.format) != sentence.words:
-                        raise ZgulError(f"{path} holds another text or format: sentence {number} differs. {OTHER}")
+                        raise ZgulError(f"{path} is another text or format: sentence {number} has other words. {OTHER}")
                 if not self.held:
                     expected = to_text(window).encode("utf-8")
                     with path.open("rb") as again:

@@ -76,10 +76,8 @@ def split_text(lines: Iterable[str], pieces: PieceEncoder, length: int) -> Block
     held = [line for line in kept[HELD_OUT - 1 :: HELD_OUT] if line not in known]
     blocks = Blocks(pack_text(pieces, train, length), pack_text(pieces, held, length), len(train) + len(held))
     if not len(blocks.train) or not len(blocks.held_out):
-        raise ZgulError(
-            f"There is too little text: {len(train)} lines to train on and {len(held)} held out do not fill a block of "
-            f"{length} pieces each. Give more text, or smaller blocks with --block."
-        )
+        there = f"{len(train)} lines to train on and {len(held)} held out do not fill a block of {length} pieces each"
+        raise ZgulError(f"There is too little text: {there}. Give more text, or smaller blocks with --block.")
     return blocks
 
 
@@ -139,10 +137,9 @@ def load_head(path: Path, encoder: Encoder) -> MLMHead:
     try:
         head.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ZgulError(
-            f"{path} was made for another encoder ({metadata['head']}): this one has width {encoder.width} and "
-            f"{len(encoder.words.weight)} pieces. Leave --head out to train a new one."
-        ) from error
+        this = f"this one has width {encoder.width} and {len(encoder.words.weight)} pieces"
+        made = f"{path} was made for another encoder ({metadata['head']}): {this}"
+        raise ZgulError(f"{made}. Leave --head out to train a new one.") from error
     return head
 
 

@@ -12,7 +12,7 @@ SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
     "source": "the dev set of the most related source",
-    "loso": "the dev set of the most related source, with a tagger trained without it",
+    "loso": "the dev set of the most related source, with a tagger trained without it (leave one source out)",
     "target": "the target's own dev set if there is one (not zero-shot)",
 }
 EM_HELP = "Choose EM settings on " + "; ".join(f"{by}: {where}" for by, where in EM_BY.items()) + "."
@@ -33,7 +33,7 @@ class TrainingConfig(Options):
 
     method: str = option("zgul", "Method: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME")
     group: str = option("", "Language group: germanic, slavic, african or indo-aryan.", panel=WHAT)
-    task: str = option("pos", "Task, if no group is given.", choices=("pos", "ner"), panel=WHAT)
+    task: str = option("pos", "Task [default: the group's, or pos].", choices=("pos", "ner"), panel=WHAT)
     sources: tuple[str, ...] = option((), "Source languages, separated by commas.", panel=WHAT)
     leave_out: tuple[str, ...] = option((), "Sources to leave out, separated by commas.", panel=WHAT)
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")

@@ -150,11 +150,8 @@ def few_shot_by_language(frame: Frame, language: str = "") -> Figure | None:
 
 def unlabelled_curve(frame: Frame) -> Figure | None:
     """F1 by share of the text, over the languages that every point has."""
-    entries = {
-        (row, share): frame.entries(row, part="unlabelled", share=share) for row in GREW_FROM for share in SHARES
-    }
-    rows = [row for row in GREW_FROM if entries[row, 1.0]]
-    points = {(row, share): entries[row, share] for row in rows for share in SHARES}
+    rows = [row for row in GREW_FROM if frame.entries(row, part="unlabelled", share=1.0)]
+    points = {(row, share): frame.entries(row, part="unlabelled", share=share) for row in rows for share in SHARES}
     for row in rows:
         seeds = {entry.run.seed for entry in points[row, 1.0]}
         points[row, 0.0] = [entry for entry in frame.entries(GREW_FROM[row]) if entry.run.seed in seeds]

@@ -375,11 +375,8 @@ def attention_summary(frame: Frame) -> list[str]:
         judged = listed(f"{follows(value.mean)} in {group_title(group)}" for group, value in values.items() if value)
         answers += [f"{WEIGHTS[kind]}: {judged}"] if judged else []
     source = "from random starts" if variant else "from starts at typological likeness"
-    return (
-        [document.text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)]
-        if answers
-        else []
-    )
+    summary = document.text("attention", source=source, answers=". ".join(answers), strong=STRONG, weak=WEAK)
+    return [summary] if answers else []
 
 
 def follows(correlation: float) -> str:
