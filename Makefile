@@ -1,6 +1,8 @@
 # make tag        install and tag a sample of two languages that the encoder has never seen
 # make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
 # make test-slow  run the slow tests
+# make test-web   run the tests of the page in a real browser (installs Chromium on Debian if root)
+# make screenshots take the pictures of the page in docs/images again
 # make coverage   run all tests and show which lines they miss
 # make lint       check style, format and types
 # make format     mend style and format where that can be done by itself
@@ -15,6 +17,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev-ready
+WEB    := $(VENV)/.web-ready
 ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
@@ -22,7 +25,7 @@ WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test test-slow coverage lint format scores bench recipe oracle clean
+.PHONY: help tag test test-slow test-web screenshots coverage lint format scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -40,6 +43,16 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@ $(READY)
 
+# a browser, fonts for the scripts of the examples, and what drives the browser
+BROWSER := chromium fonts-noto-core
+$(WEB): $(DEV)
+	@command -v chromium chromium-browser google-chrome > /dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "Installing $(BROWSER) ..." && apt-get -qq update && apt-get -qq install --yes --no-install-recommends $(BROWSER) > /dev/null; \
+		else echo "The tests of the page need Chromium. As root: apt-get install $(BROWSER)" && exit 1; fi; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[web]"
+	@touch $@
+
 tag: $(READY)
 	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, which it has never seen:"; echo
 	@$(BIN)/zgul tag --lang fo --format terminal "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
@@ -48,13 +61,19 @@ tag: $(READY)
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
 test: $(DEV)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not web"
 
 test-slow: $(DEV)
 	$(PYTEST) -m slow
 
+test-web: $(WEB)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m web tests/web
+
+screenshots: $(WEB)
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/screenshots.py
+
 coverage: $(DEV)
-	$(PYTEST) --cov --cov-report=term:skip-covered
+	$(PYTEST) -m "not web" --cov --cov-report=term:skip-covered
 
 lint: $(DEV)
 	$(BIN)/ruff check .
