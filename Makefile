@@ -2,7 +2,7 @@
 # make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
 # make test-slow  run the slow tests
 # make test-web   run the tests of the page in a real browser (installs Chromium on Debian if root)
-# make screenshots take the pictures of the page in docs/images again
+# make screenshots  take the pictures of the page in docs/images again
 # make coverage   run all tests and show which lines they miss
 # make lint       check style, format and types
 # make format     mend style and format where that can be done by itself

@@ -19,12 +19,13 @@ from zgul.files import atomic_write
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 MOST = 200_000  # bytes
 PATIENCE = 60_000  # milliseconds
-DESKTOP, PHONE = (1160, 1180), (360, 780)
+DESKTOP, PHONE = (1160, 1290), (360, 780)
+FAROESE = " Kettan svevur á borðinum. Hon droymir um ein stóran fisk."
 
 
 @dataclass(frozen=True)
 class Shot:
-    """What is to be seen: an example, tagged, and perhaps the panel of one of its words."""
+    """What is to be seen: an example, perhaps with more text, and perhaps the panel of a word."""
 
     name: str
     example: str
@@ -32,15 +33,16 @@ class Shot:
     size: tuple[int, int] = DESKTOP
     dark: bool = False
     above: str = "body"  # what stands at the top
+    more: str = ""  # text after the example
 
 
 SHOTS = [
-    Shot("page-desktop", "Faroese", "fiska"),
-    Shot("page-dark", "Gothic", "jah", dark=True),
+    Shot("page-desktop", "Faroese", "fiska", more=FAROESE),
+    Shot("page-dark", "Gothic", "jah", size=(1160, 930), dark=True, above="#columns"),
     Shot("page-phone", "Hausa", size=PHONE, above="#columns"),
     Shot("page-phone-panel", "Hausa", "Kano", size=PHONE, above="#columns"),
-    Shot("page-ethiopic", "Tigrinya", "ኣስመራ", size=(1160, 620), above="#columns"),
-    Shot("page-arabic", "Sindhi", "حيدرآباد", size=(1160, 620), above="#columns"),
+    Shot("page-ethiopic", "Tigrinya", "ኣስመራ", size=(1160, 700), above="#columns"),
+    Shot("page-arabic", "Sindhi", "حيدرآباد", size=(1160, 700), above="#columns"),
 ]
 
 
@@ -53,6 +55,10 @@ def take(browser: Browser, address: str, shot: Shot) -> bytes:
     page.goto(address)
     page.get_by_role("button", name=shot.example, exact=True).click()
     page.locator(".word").first.wait_for()
+    if shot.more:
+        page.fill("#text", page.input_value("#text") + shot.more)
+        page.click("#submit")
+        page.locator(".sentences > li").nth(1).wait_for()
     page.locator("#about h2").wait_for()
     if shot.word:
         page.locator(".word").filter(has=page.get_by_text(shot.word, exact=True)).first.click()
@@ -65,8 +71,8 @@ def take(browser: Browser, address: str, shot: Shot) -> bytes:
 
 
 def shrink(picture: bytes) -> bytes:
-    """The same picture with a palette of 128 colours."""
-    few = Image.open(io.BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    """The same picture with a palette of 256 colours."""
+    few = Image.open(io.BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     target = io.BytesIO()
     few.save(target, "PNG", optimize=True)
     return target.getvalue()
@@ -83,7 +89,7 @@ def main() -> None:
             if len(picture) > MOST:
                 raise SystemExit(f"{shot.name} has {len(picture):,} bytes, more than {MOST:,}")
             path = output / f"{shot.name}.png"
-            with atomic_write(path) as file:
+            with atomic_write(path, "wb") as file:
                 file.write(picture)
             print(f"{path}  {len(picture):,} bytes")
 

@@ -82,20 +82,21 @@ function scriptName(code) {
   return new Intl.DisplayNames(document.documentElement.lang, { type: "script" }).of(code);
 }
 
-function taggerList({ taggers }, tasks) {
+function taggerList({ taggers, group, reason }, tasks) {
   const shown = tasks.length ? taggers.filter((tagger) => tasks.includes(tagger.task)) : taggers;
   if (!shown.length) return [];
-  return [el("h3", {}, t("about.taggers")), ...shown.map(taggerItem)];
+  return [el("h3", {}, t("about.taggers")), ...shown.map((tagger) => taggerItem(tagger, `${group}: ${reason}`))];
 }
 
-function taggerItem({ task, name, reason, warning, expected }) {
+/** @param {string} known  a reason that stands above already */
+function taggerItem({ task, name, reason, warning, expected }, known) {
   const f1 = expected ? t("about.f1", { f1: Math.round(expected.f1) }) : t("about.f1_unknown");
   return el(
     "div",
     { class: "tagger" },
     el("p", {}, el("strong", {}, t(`task.${task}`)), " ", el("code", {}, name)),
     el("p", {}, f1, expected?.note ? el("span", { class: "hint" }, ` (${expected.note})`) : null),
-    el("p", { class: "hint" }, reason),
+    reason === known ? null : el("p", { class: "hint" }, reason),
     warning ? el("p", { class: "notice warning" }, warning) : null,
   );
 }

@@ -131,7 +131,7 @@ export class WordPanel {
     const parts = [el("label", { for: "correct" }, t("panel.correct")), select];
     if (tag !== own) {
       const undo = el("button", { type: "button", class: "quiet", onclick: () => this.undo(own) }, t("panel.undo"));
-      parts.push(el("p", { class: "hint" }, t("panel.was", { tag: own })), undo);
+      parts.push(el("div", { class: "was" }, el("span", { class: "hint" }, t("panel.was", { tag: own })), undo));
     }
     this.correction.replaceChildren(...parts);
   }
