@@ -165,3 +165,10 @@ def test_the_result_can_be_copied(open_page) -> None:  # type: ignore[no-untyped
     page.click("#link")
     expect(page.locator("#link")).to_contain_text("never the text")
     assert page.evaluate("navigator.clipboard.readText()").endswith("#lang=fo&task=pos")
+
+
+def test_the_panel_stays_in_sight_beside_a_long_text(page: Page) -> None:
+    tag(page, "Kettan svevur á borðinum. " * 40 + "Hon droymir um fisk.", "Faroese")
+    panel = explain(page, "fisk")
+    expect(panel.get_by_role("heading", level=2)).to_be_in_viewport()
+    expect(word(page, "fisk")).to_be_in_viewport()

@@ -52,7 +52,7 @@ export class WordPanel {
     document.body.classList.add("panel-open");
     this.draw();
     this.view.select(sentence, word);
-    this.root.querySelector("h2").focus();
+    this.root.querySelector("h2").focus({ preventScroll: true });
     this.view.current.scrollIntoView({ block: "nearest" });
   }
 

@@ -62,13 +62,16 @@ export class Source {
       input.value = "";
     });
     const carriesFile = (event) => event.dataTransfer?.types.includes("Files");
-    drop.addEventListener("dragover", (event) => {
+    // wherever on the page a file is dropped, it is read; the browser would leave the page for it
+    window.addEventListener("dragover", (event) => {
       if (!carriesFile(event)) return;
       event.preventDefault();
       drop.classList.add("over");
     });
-    drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-    drop.addEventListener("drop", (event) => {
+    window.addEventListener("dragleave", (event) => {
+      if (!event.relatedTarget) drop.classList.remove("over");
+    });
+    window.addEventListener("drop", (event) => {
       drop.classList.remove("over");
       if (!carriesFile(event)) return;
       event.preventDefault();
