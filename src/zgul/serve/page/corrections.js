@@ -29,12 +29,9 @@ export class TaggedText {
     this.languages = texts.flatMap((text) => text.sentences.map(() => text.language));
     this.own = this.sentences.map((sentence) => ({ pos: sentence.upos, ner: sentence.ner }));
     this.tags = this.own.map((tags) => ({ pos: tags.pos && [...tags.pos], ner: tags.ner && [...tags.ner] }));
+    /** The tasks that were tagged, in order. */
+    this.tasks = Object.keys(FIELDS).filter((task) => this.sentences.some((sentence) => sentence[FIELDS[task]]));
     this.changed = false; // since the last download or copy
-  }
-
-  /** The tasks that were tagged, in order. */
-  get tasks() {
-    return Object.keys(FIELDS).filter((task) => this.sentences.some((sentence) => sentence[FIELDS[task]]));
   }
 
   tag(task, sentence, word) {

@@ -33,7 +33,7 @@ export class WordPanel {
     this.close(false);
     this.answers = new Map(); // "sentence task" -> answer of /v1/explain
     this.choice.step = steps ?? STEPS;
-    if (!this.text?.tasks.includes(this.task)) this.task = this.text?.tasks[0];
+    if (this.text && !this.text.tasks.includes(this.task)) this.task = this.text.tasks[0];
   }
 
   get text() {
