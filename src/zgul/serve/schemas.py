@@ -1,16 +1,14 @@
-"""The bodies of requests and answers. OpenAPI is made from them, with the examples of ``api_examples.json``."""
+"""The bodies of requests, as they are checked and as OpenAPI describes them. ``api.json`` describes the answers."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from zgul.languages import Language
 from zgul.serve.serve_config import MAX_EM_RATE, MAX_EM_STEPS
 
 NAME = "Code or name of a language, such as fo or Faroese, or auto to guess it."
 WORD_LANGUAGES = "For each word its own language, or null."
 TAGGED = "What zgul tag --format json writes for a sentence."
-RIGHT_TO_LEFT = ("Adlm", "Arab", "Aran", "Hebr", "Mand", "Nkoo", "Phnx", "Rohg", "Samr", "Sogd", "Syrc", "Thaa", "Yezi")
 
 Task = Literal["pos", "ner"]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+\z", max_length=1000)]
@@ -102,146 +100,3 @@ class SentenceData(BaseModel):
 
 class SentencesToWrite(_Request):
     sentences: list[SentenceData]
-
-
-class LanguageGuess(BaseModel):
-    code: str
-    name: str
-    guessed: float | None = Field(description="How sure the guess is; null if the language was named.")
-
-
-class TaggerInfo(BaseModel):
-    task: Task
-    name: str
-    sources: list[str] = Field(description="The languages that the tagger learnt from.")
-    about: str
-
-
-class TaggedText(BaseModel):
-    language: LanguageGuess
-    taggers: list[TaggerInfo]
-    warnings: list[str]
-    sentences: list[SentenceData]
-
-
-class TagResponse(BaseModel):
-    texts: list[TaggedText]
-
-
-class ExplainStep(BaseModel):
-    entropy: float = Field(description="Mean over the words, in nats.")
-    tags: list[str]
-    probabilities: list[list[float]] = Field(description="For each word, of each label.")
-    weights: list[list[list[list[float]]]] = Field(description="For each word, layer, view and source.")
-
-
-class ExplainResponse(BaseModel):
-    task: Task
-    labels: list[str]
-    sources: list[str]
-    views: list[str]
-    layers: int
-    em_lr: float
-    language: LanguageGuess
-    warnings: list[str]
-    steps: list[ExplainStep] = Field(description="After t = 0, 1, …, em_steps steps of EM.")
-
-
-class ReadSentence(BaseModel):
-    words: list[str]
-    tags: dict[Task, list[str]] | None
-
-
-class ReadResponse(BaseModel):
-    """The text of a file, or its sentences if the file is cut into words."""
-
-    text: str | None = None
-    conllu: bool | None = None
-    sentences: list[ReadSentence] | None = None
-    warnings: list[str]
-
-
-class LanguageData(BaseModel):
-    code: str
-    iso3: str
-    name: str
-    autonym: str | None
-    family: list[str]
-    scripts: list[str]
-    direction: Literal["ltr", "rtl"]
-    names: list[str] | None = Field(None, description="Other names; only where one language is asked for.")
-    territory: str | None = Field(None, description="Where most speakers live; only where one language is asked for.")
-
-    @classmethod
-    def of(cls, language: Language, **more: Any) -> Self:
-        """The data of a language of zgul's table."""
-        direction = "rtl" if language.scripts[:1] and language.scripts[0] in RIGHT_TO_LEFT else "ltr"
-        return cls.model_validate(vars(language) | {"direction": direction, "territory": None} | more)
-
-
-class LanguageList(BaseModel):
-    languages: list[LanguageData]
-
-
-class Relative(BaseModel):
-    code: str
-    name: str
-    average: float
-    genetic: float
-    syntactic: float
-
-
-class Expected(BaseModel):
-    f1: float
-    note: str
-
-
-class ServingTagger(BaseModel):
-    task: Task
-    name: str
-    reason: str
-    warning: str | None
-    expected: Expected | None
-
-
-class LanguageDetails(BaseModel):
-    language: LanguageData
-    group: str | None
-    reason: str
-    most_related: str
-    relatives: list[Relative] = Field(description="The source languages, the nearest first.")
-    taggers: list[ServingTagger]
-    default_task: Task
-
-
-class Example(BaseModel):
-    lang: str
-    name: str
-    task: Task
-    text: str
-    direction: Literal["ltr", "rtl"]
-
-
-class ExampleList(BaseModel):
-    examples: list[Example]
-
-
-class ServiceInfo(BaseModel):
-    version: str
-    limits: dict[str, int | float]
-    key_needed: bool
-    tags: dict[Task, dict[str, str]] = Field(description="The meaning of each tag.")
-
-
-class Health(BaseModel):
-    status: Literal["ok"]
-
-
-class ErrorDetails(BaseModel):
-    code: str
-    message: str
-    field: str | None = None
-
-
-class ErrorResponse(BaseModel):
-    error: ErrorDetails
