@@ -16,8 +16,8 @@ from zgul.serve.problems import Problem
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.text_tagger import Inference
 
-BATCH_WORDS, GPU_BATCH_WORDS = 1024, 16384
-TURN = 64  # words that a job adds to a batch before it is another's turn
+BATCH_WORDS, GPU_BATCH_WORDS = 512, 16384
+TURN = 32  # words that a job adds to a batch before it is another's turn
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,12 @@ class TaggingSettings:
     tagger: Tagger
     inference: Inference
     weights: bool
+
+    @property
+    def batch_words(self) -> int:
+        """Words that are tagged together: the fewer, the more work EM makes of each."""
+        most = GPU_BATCH_WORDS if self.tagger.device.type == "cuda" else BATCH_WORDS
+        return max(TURN, most // (1 + (self.inference.em.steps if self.inference.em else 0)))
 
     def predict(self, sentences: list[Sentence]) -> list[Prediction]:
         return self.tagger.predict(sentences, **vars(self.inference), weights=self.weights)
@@ -108,10 +114,9 @@ class Batcher:
     def take(self) -> Taken:
         """The next batch, with the settings of the first job, which goes to the end."""
         settings = self.jobs[0].settings
-        room = GPU_BATCH_WORDS if settings.tagger.device.type == "cuda" else BATCH_WORDS
         sharing = deque(job for job in self.jobs if job.settings == settings)
         self.jobs.rotate(-1)
-        batch: Taken = []
+        batch, room = list[tuple[Job, int]](), settings.batch_words
         while sharing and room > 0:
             job, turn = sharing.popleft(), TURN
             while job.waiting and turn > 0 and room > 0:

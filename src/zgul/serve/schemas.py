@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from zgul.serve.serve_config import MAX_EM_RATE, MAX_EM_STEPS
 
@@ -11,6 +11,7 @@ WORD_LANGUAGES = "For each word its own language, or null."
 TAGGED = "What zgul tag --format json writes for a sentence."
 
 Task = Literal["pos", "ner"]
+Text = Annotated[str, AfterValidator(lambda text: text.encode("utf-8") and text)]  # half a character is refused
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+\z", max_length=1000)]
 Name = Annotated[str, Field(description=NAME, min_length=1, max_length=100)]
 Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)\z", max_length=100)]
@@ -36,7 +37,7 @@ def check_lengths(model: BaseModel, words: list[str], *names: str) -> None:
 class TextToTag(_Request):
     """Running text, or the words of one sentence."""
 
-    text: str | None = Field(None, description="Running text of any length.")
+    text: Text | None = Field(None, description="Running text of any length.")
     words: list[Word] | None = Field(None, min_length=1, description="The words of one sentence, instead of text.")
     lang: Name
     word_langs: WordLanguages = None
@@ -78,8 +79,8 @@ class ExplainRequest(_Request):
 
 class SentenceData(BaseModel):
     __doc__ = TAGGED
-    text: str
-    language: str = Field(max_length=100)
+    text: Text
+    language: Text = Field(max_length=100)
     start: int = Field(0, ge=0, le=2**53, description="Where the sentence begins in its text.")
     words: list[Word]
     offsets: list[tuple[int, int]] = Field(description="Begin and end of each word in the text that was given.")
