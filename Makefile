@@ -1,4 +1,5 @@
 # make tag        install and tag a sample of two languages that the encoder has never seen
+# make serve      install, start the service and open its page (ARGS=options, such as ARGS="--port 9000")
 # make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
 # make test-slow  run the slow tests
 # make coverage   run all tests and show which lines they miss
@@ -15,6 +16,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev-ready
+SERVE  := $(VENV)/.serve-ready
 ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
@@ -22,7 +24,7 @@ WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test test-slow coverage lint format scores bench recipe oracle clean
+.PHONY: help tag serve test test-slow coverage lint format scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -35,10 +37,15 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
+$(SERVE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV), with what the service needs; the first time this takes a minute or two ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve]"
+	@touch $@ $(READY)
+
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV), with what the tests need; the first time this takes a minute or two ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $@ $(READY)
+	@touch $@ $(READY) $(SERVE)
 
 tag: $(READY)
 	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, which it has never seen:"; echo
@@ -46,6 +53,9 @@ tag: $(READY)
 	@echo; echo "One that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
+
+serve: $(SERVE)
+	@$(BIN)/zgul serve $(ARGS)
 
 test: $(DEV)
 	$(PYTEST) -m "not slow"

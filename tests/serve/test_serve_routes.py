@@ -15,7 +15,8 @@ from zgul.languages import GROUPS, SOURCES
 from zgul.serve.app import API, PAGE
 
 WORD_XML = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>
-<w:p><w:r><w:t>Hetta er</w:t></w:r><w:r><w:tab/><w:t xml:space="preserve"> ein </w:t></w:r><w:r><w:t>roynd.</w:t></w:r></w:p>
+<w:p><w:r><w:t>Hetta er</w:t></w:r><w:r><w:tab/><w:t xml:space="preserve"> ein </w:t></w:r>
+<w:r><w:t>roynd.</w:t></w:r></w:p>
 <w:tbl><w:tr><w:tc><w:p><w:r><w:t>Ein kassi.</w:t><w:br/><w:t>Ein til.</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
 <w:p><w:del><w:r><w:delText>Strikað.</w:delText></w:r></w:del></w:p></w:body></w:document>"""
 OPEN_XML = """<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
@@ -36,7 +37,7 @@ def packed(member: str, xml: str) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("a.txt", "Hetta er\nein roynd.\n".encode(), "Hetta er\nein roynd.\n"),
+        ("a.txt", b"Hetta er\nein roynd.\n", "Hetta er\nein roynd.\n"),
         ("a.txt.gz", gzip.compress(b"Hetta er"), "Hetta er"),
         ("a.txt.xz", lzma.compress(b"Hetta er"), "Hetta er"),
         ("a.txt", "\ufeffHetta".encode(), "Hetta"),
@@ -169,10 +170,8 @@ def test_examples_are_in_languages_that_no_tagger_learnt_from(client: Client) ->
 def test_config_and_health(client: Client) -> None:
     found = client.get("/v1/config").data
     assert found["version"] == zgul.__version__ and found["key_needed"] is False
-    assert found["limits"] == {
-        **{"bytes": 2_000_000, "words": 20_000, "texts": 1000, "seconds": 60},
-        **{"explain_words": 100, "em_steps": 20},
-    }
+    sizes = {"bytes": 2_000_000, "words": 20_000, "texts": 1000, "seconds": 60}
+    assert found["limits"] == sizes | {"explain_words": 100, "em_steps": 20}
     assert found["tags"]["pos"]["NOUN"] == "noun" and len(found["tags"]["pos"]) == 17 and "PER" in found["tags"]["ner"]
     assert client.get("/healthz").data == {"status": "ok"}
 

@@ -12,9 +12,9 @@ TAGGED = "What zgul tag --format json writes for a sentence."
 
 Task = Literal["pos", "ner"]
 Text = Annotated[str, AfterValidator(lambda text: text.encode("utf-8") and text)]  # half a character is refused
-Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+\z", max_length=1000)]
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$", max_length=1000)]
 Name = Annotated[str, Field(description=NAME, min_length=1, max_length=100)]
-Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)\z", max_length=100)]
+Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)$", max_length=100)]
 WordLanguages = Annotated[list[Name | None] | None, Field(description=WORD_LANGUAGES)]
 Steps = Annotated[int, Field(ge=0, le=MAX_EM_STEPS, description="Steps of entropy minimisation (EM).")]
 Rate = Annotated[float, Field(ge=0, le=MAX_EM_RATE, allow_inf_nan=False, description="Learning rate of EM.")]

@@ -19,6 +19,8 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.serve.app import create_app
 from zgul.serve.serve_config import ServeConfig
 
+BACKLOG = 256
+
 
 def serve(config: ServeConfig) -> None:
     """Answer requests until a signal ends it."""
@@ -52,6 +54,7 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)  # from here on requests wait until the service has started
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             advice = f"Stop what uses it, or choose another: zgul serve --port {port + 1 if port < 65535 else 0}"
