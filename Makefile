@@ -1,4 +1,5 @@
 # make tag        install and tag a sample of two languages that the encoder has never seen
+# make serve      install, start the service and open its page (ARGS=options, such as ARGS="--port 9000")
 # make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
 # make test-slow  run the slow tests
 # make test-web   run the tests of the page in a real browser (installs Chromium on Debian if root)
@@ -17,6 +18,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev-ready
+SERVE  := $(VENV)/.serve-ready
 WEB    := $(VENV)/.web-ready
 ORACLE := .venv-oracle
 DATA   ?= ../shared/data
@@ -25,7 +27,7 @@ WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test test-slow test-web screenshots coverage lint format scores bench recipe oracle clean
+.PHONY: help tag serve test test-slow test-web screenshots coverage lint format scores bench recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -38,10 +40,15 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
+$(SERVE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV), with what the service needs; the first time this takes a minute or two ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve]"
+	@touch $@ $(READY)
+
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV), with what the tests need; the first time this takes a minute or two ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $@ $(READY)
+	@touch $@ $(READY) $(SERVE)
 
 # a browser, fonts for the scripts of the examples, and what drives the browser
 BROWSER := chromium fonts-noto-core
@@ -59,6 +66,9 @@ tag: $(READY)
 	@echo; echo "One that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
+
+serve: $(SERVE)
+	@$(BIN)/zgul serve $(ARGS)
 
 test: $(DEV)
 	$(PYTEST) -m "not slow and not web"

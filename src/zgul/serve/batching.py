@@ -1,13 +1,13 @@
 """Micro-batching: sentences that wait are tagged together, whichever request they belong to.
 
-A batch has the settings of the request whose turn it is. All requests with these settings take turns to fill it, some
-words at a time, so a long text never keeps short ones waiting for more than a batch. The queue belongs to the event
-loop and needs no lock. Only the tagging itself runs in threads.
+A batch has the settings of the job whose turn it is. All jobs with these settings take turns to fill it, some words at
+a time, so a long text never keeps short ones waiting for more than a batch. The queue belongs to the event loop and
+needs no lock. Only the tagging itself runs in threads.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -16,8 +16,8 @@ from zgul.serve.problems import Problem
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.text_tagger import Inference
 
-BATCH_WORDS, GPU_BATCH_WORDS = 1024, 16384
-TURN = 64  # words that a request adds to a batch before it is another's turn
+BATCH_WORDS, GPU_BATCH_WORDS = 512, 16384
+TURN = 32  # words that a job adds to a batch before it is another's turn
 
 
 @dataclass(frozen=True)
@@ -28,40 +28,38 @@ class TaggingSettings:
     inference: Inference
     weights: bool
 
+    @property
+    def batch_words(self) -> int:
+        """Words that are tagged together: the fewer, the more work EM makes of each."""
+        most = GPU_BATCH_WORDS if self.tagger.device.type == "cuda" else BATCH_WORDS
+        return max(TURN, most // (1 + (self.inference.em.steps if self.inference.em else 0)))
+
     def predict(self, sentences: list[Sentence]) -> list[Prediction]:
         return self.tagger.predict(sentences, **vars(self.inference), weights=self.weights)
 
 
-Work = tuple[TaggingSettings, Sequence[Sentence]]
-
-
 @dataclass(eq=False)
 class Job:
-    """The work of one request: for each part of it the sentences that wait, and the predictions that are there."""
+    """Sentences of one request that are tagged with the same settings."""
 
-    work: Sequence[Work]
-    done: asyncio.Future[list[list[Prediction]]]
-    waiting: dict[TaggingSettings, deque[tuple[int, int]]] = field(default_factory=dict)  # part, sentence
-    made: dict[tuple[int, int], Prediction] = field(default_factory=dict)
+    settings: TaggingSettings
+    sentences: list[Sentence]
+    done: asyncio.Future[list[Prediction]]
+    waiting: deque[int] = field(default_factory=deque)  # sentences that were not begun
+    made: dict[int, Prediction] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for part, (settings, sentences) in enumerate(self.work):
-            if sentences:
-                self.waiting.setdefault(settings, deque()).extend((part, n) for n in range(len(sentences)))
-
-    def sentence(self, place: tuple[int, int]) -> Sentence:
-        return self.work[place[0]][1][place[1]]
+        self.waiting.extend(range(len(self.sentences)))
 
     @property
     def words(self) -> int:
         """Words that wait."""
-        return sum(len(self.sentence(place)) for places in self.waiting.values() for place in places)
+        return sum(len(self.sentences[number]) for number in self.waiting)
 
-    def keep(self, place: tuple[int, int], prediction: Prediction) -> None:
-        self.made[place] = prediction
-        if len(self.made) == sum(len(sentences) for _, sentences in self.work) and not self.done.done():
-            parts = enumerate(sentences for _, sentences in self.work)
-            self.done.set_result([[self.made[part, n] for n in range(len(each))] for part, each in parts])
+    def keep(self, number: int, prediction: Prediction) -> None:
+        self.made[number] = prediction
+        if len(self.made) == len(self.sentences) and not self.done.done():
+            self.done.set_result([self.made[number] for number in range(len(self.sentences))])
 
     def fail(self, error: Exception) -> None:
         self.waiting.clear()
@@ -69,7 +67,7 @@ class Job:
             self.done.set_exception(error)
 
 
-Taken = list[tuple[Job, tuple[int, int]]]
+Taken = list[tuple[Job, int]]  # sentences of a batch
 
 
 class Batcher:
@@ -85,19 +83,20 @@ class Batcher:
         """Words that wait, of all requests."""
         return sum(job.words for job in self.jobs)
 
-    async def predict(self, work: Sequence[Work]) -> list[list[Prediction]]:
-        """The predictions of each part. If the caller is cancelled, so is the work that has not begun."""
-        job = Job(work, asyncio.get_running_loop().create_future())
-        if not job.waiting:
-            return [[] for _ in work]
-        if self.waiting + job.words > self.most_words:
+    async def predict(self, work: dict[TaggingSettings, list[Sentence]]) -> dict[TaggingSettings, list[Prediction]]:
+        """Tag the sentences of a request. If the caller is cancelled, so is the work that has not begun."""
+        loop = asyncio.get_running_loop()
+        jobs = [Job(settings, sentences, loop.create_future()) for settings, sentences in work.items() if sentences]
+        if self.waiting + sum(job.words for job in jobs) > self.most_words:
             raise Problem(503, "Too much text waits to be tagged. Try again in some seconds.")
-        self.jobs.append(job)
+        self.jobs.extend(jobs)
         self.more.set()
         try:
-            return await job.done
+            await asyncio.gather(*(job.done for job in jobs))
         finally:
-            job.waiting.clear()
+            for job in jobs:
+                job.waiting.clear()
+        return {job.settings: job.done.result() for job in jobs}
 
     async def run(self) -> None:
         """Tag batch after batch, until cancelled."""
@@ -107,47 +106,39 @@ class Batcher:
             if not self.jobs:
                 self.more.clear()
                 continue
-            settings, batch = self.take()
-            try:
-                await self._tag(settings, batch)
-            except Exception as error:
-                owners = dict.fromkeys(job for job, _ in batch)
-                for owner in owners:  # the fault of one request must not be that of the others
-                    if len(owners) == 1:
-                        owner.fail(error)
-                    else:
-                        await self._tag_alone(settings, [one for one in batch if one[0] is owner])
+            batch = self.take()
+            if not await self._tag(batch):  # the fault of one request must not be that of the others
+                for owner in dict.fromkeys(job for job, _ in batch):
+                    await self._tag([one for one in batch if one[0] is owner])
 
-    def take(self) -> tuple[TaggingSettings, Taken]:
-        """The next batch, with the settings that the first request waits for. That request goes to the end."""
-        settings = next(iter(self.jobs[0].waiting))
-        room = GPU_BATCH_WORDS if settings.tagger.device.type == "cuda" else BATCH_WORDS
-        sharing = deque(job for job in self.jobs if settings in job.waiting)
+    def take(self) -> Taken:
+        """The next batch, with the settings of the first job, which goes to the end."""
+        settings = self.jobs[0].settings
+        sharing = deque(job for job in self.jobs if job.settings == settings)
         self.jobs.rotate(-1)
-        batch: Taken = []
+        batch, room = list[tuple[Job, int]](), settings.batch_words
         while sharing and room > 0:
-            job = sharing.popleft()
-            places, turn = job.waiting[settings], TURN
-            while places and turn > 0 and room > 0:
-                place = places.popleft()
-                batch.append((job, place))
-                size = len(job.sentence(place))
-                turn, room = turn - size, room - size
-            if places:
+            job, turn = sharing.popleft(), TURN
+            while job.waiting and turn > 0 and room > 0:
+                number = job.waiting.popleft()
+                batch.append((job, number))
+                turn, room = turn - len(job.sentences[number]), room - len(job.sentences[number])
+            if job.waiting:
                 sharing.append(job)
-            else:
-                del job.waiting[settings]
-        return settings, batch
+        return batch
 
-    async def _tag(self, settings: TaggingSettings, batch: Taken) -> None:
-        sentences = [job.sentence(place) for job, place in batch]
+    async def _tag(self, batch: Taken) -> bool:
+        """Tag a batch. False if that failed, and several jobs are concerned."""
+        sentences = [job.sentences[number] for job, number in batch]
         self.on_batch(sum(map(len, sentences)))
-        made = await asyncio.get_running_loop().run_in_executor(self.pool, settings.predict, sentences)
-        for (job, place), prediction in zip(batch, made, strict=True):
-            job.keep(place, prediction)
-
-    async def _tag_alone(self, settings: TaggingSettings, batch: Taken) -> None:
+        predict = batch[0][0].settings.predict
         try:
-            await self._tag(settings, batch)
+            made = await asyncio.get_running_loop().run_in_executor(self.pool, predict, sentences)
         except Exception as error:
+            if any(job is not batch[0][0] for job, _ in batch):
+                return False
             batch[0][0].fail(error)
+            return True
+        for (job, number), prediction in zip(batch, made, strict=True):
+            job.keep(number, prediction)
+        return True

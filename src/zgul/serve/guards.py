@@ -108,7 +108,7 @@ class Gate:
         if not key or path == "/v1/config" or not (path.startswith("/v1/") or path == "/metrics"):
             return
         given = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
-        if not secrets.compare_digest(given.encode(), key.encode()):
+        if not secrets.compare_digest(given.encode("latin-1"), key.encode("utf-8")):
             raise Problem(401, "This service needs a key. Send it as the header Authorization: Bearer KEY.")
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:

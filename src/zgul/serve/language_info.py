@@ -6,10 +6,17 @@ from typing import Any
 
 from zgul.languages import Language, find
 from zgul.languages.language import load_table, plain_name
-from zgul.serve.schemas import LanguageData
 from zgul.tagging.serving import describe, paper_languages
 
 CLOSE = 0.7  # likeness of names that may be misspelt
+RIGHT_TO_LEFT = ("Adlm", "Arab", "Aran", "Hebr", "Mand", "Nkoo", "Phnx", "Rohg", "Samr", "Sogd", "Syrc", "Thaa", "Yezi")
+
+
+def summary(language: Language) -> dict[str, Any]:
+    """Who a language is, as plain data."""
+    known = ("code", "iso3", "name", "autonym", "family", "scripts")
+    direction = "rtl" if language.scripts and language.scripts[0] in RIGHT_TO_LEFT else "ltr"
+    return {name: getattr(language, name) for name in known} | {"direction": direction}
 
 
 @cache
@@ -52,19 +59,22 @@ def _rank(wanted: str, name: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def details(code: str) -> dict[str, Any]:
-    """What is known about a language and what zgul has for it."""
+    """What is known about a language and what zgul has for it, as plain data."""
     profile = describe(code)
     language, group = profile.language, profile.assignment.group
-    aliases = load_table().aliases[language.row].split("\t")
-    similar = profile.similarity.items()
+    names = load_table().aliases[language.row].split("\t")
+    known = ("task", "name", "reason", "warning")
+    accuracy = {served.task: served.expected for served in profile.taggers}
+    promised = {task: {"f1": one.f1, "note": one.note} if one else None for task, one in accuracy.items()}
     return {
-        "language": LanguageData.of(language, names=list(filter(None, aliases)), territory=language.territory_name),
+        "language": summary(language) | {"names": list(filter(None, names)), "territory": language.territory_name},
         "group": group.name if group else None,
         "reason": profile.assignment.reason,
         "most_related": profile.most_related,
-        "relatives": [{"code": source, "name": find(source).name, **values} for source, values in similar],
+        "relatives": [{"code": one, "name": find(one).name, **values} for one, values in profile.similarity.items()],
         "taggers": [
-            vars(tagger) | {"expected": tagger.expected and vars(tagger.expected)} for tagger in profile.taggers
+            {name: getattr(served, name) for name in known} | {"expected": promised[served.task]}
+            for served in profile.taggers
         ],
         "default_task": group.task if group else "pos",
     }

@@ -1,21 +1,20 @@
-"""The bodies of requests and answers. OpenAPI is made from them, with the examples of ``api_examples.json``."""
+"""The bodies of requests, as they are checked and as OpenAPI describes them. ``api.json`` describes the answers."""
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from zgul.languages import Language
 from zgul.serve.serve_config import MAX_EM_RATE, MAX_EM_STEPS
 
 NAME = "Code or name of a language, such as fo or Faroese, or auto to guess it."
 WORD_LANGUAGES = "For each word its own language, or null."
 TAGGED = "What zgul tag --format json writes for a sentence."
-RIGHT_TO_LEFT = ("Adlm", "Arab", "Aran", "Hebr", "Mand", "Nkoo", "Phnx", "Rohg", "Samr", "Sogd", "Syrc", "Thaa", "Yezi")
 
 Task = Literal["pos", "ner"]
-Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+\z", max_length=1000)]
+Text = Annotated[str, AfterValidator(lambda text: text.encode("utf-8") and text)]  # half a character is refused
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$", max_length=1000)]
 Name = Annotated[str, Field(description=NAME, min_length=1, max_length=100)]
-Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)\z", max_length=100)]
+Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)$", max_length=100)]
 WordLanguages = Annotated[list[Name | None] | None, Field(description=WORD_LANGUAGES)]
 Steps = Annotated[int, Field(ge=0, le=MAX_EM_STEPS, description="Steps of entropy minimisation (EM).")]
 Rate = Annotated[float, Field(ge=0, le=MAX_EM_RATE, allow_inf_nan=False, description="Learning rate of EM.")]
@@ -38,7 +37,7 @@ def check_lengths(model: BaseModel, words: list[str], *names: str) -> None:
 class TextToTag(_Request):
     """Running text, or the words of one sentence."""
 
-    text: str | None = Field(None, description="Running text of any length.")
+    text: Text | None = Field(None, description="Running text of any length.")
     words: list[Word] | None = Field(None, min_length=1, description="The words of one sentence, instead of text.")
     lang: Name
     word_langs: WordLanguages = None
@@ -80,8 +79,8 @@ class ExplainRequest(_Request):
 
 class SentenceData(BaseModel):
     __doc__ = TAGGED
-    text: str
-    language: str = Field(max_length=100)
+    text: Text
+    language: Text = Field(max_length=100)
     start: int = Field(0, ge=0, le=2**53, description="Where the sentence begins in its text.")
     words: list[Word]
     offsets: list[tuple[int, int]] = Field(description="Begin and end of each word in the text that was given.")
@@ -102,146 +101,3 @@ class SentenceData(BaseModel):
 
 class SentencesToWrite(_Request):
     sentences: list[SentenceData]
-
-
-class LanguageGuess(BaseModel):
-    code: str
-    name: str
-    guessed: float | None = Field(description="How sure the guess is; null if the language was named.")
-
-
-class TaggerInfo(BaseModel):
-    task: Task
-    name: str
-    sources: list[str] = Field(description="The languages that the tagger learnt from.")
-    about: str
-
-
-class TaggedText(BaseModel):
-    language: LanguageGuess
-    taggers: list[TaggerInfo]
-    warnings: list[str]
-    sentences: list[SentenceData]
-
-
-class TagResponse(BaseModel):
-    texts: list[TaggedText]
-
-
-class ExplainStep(BaseModel):
-    entropy: float = Field(description="Mean over the words, in nats.")
-    tags: list[str]
-    probabilities: list[list[float]] = Field(description="For each word, of each label.")
-    weights: list[list[list[list[float]]]] = Field(description="For each word, layer, view and source.")
-
-
-class ExplainResponse(BaseModel):
-    task: Task
-    labels: list[str]
-    sources: list[str]
-    views: list[str]
-    layers: int
-    em_lr: float
-    language: LanguageGuess
-    warnings: list[str]
-    steps: list[ExplainStep] = Field(description="After t = 0, 1, …, em_steps steps of EM.")
-
-
-class ReadSentence(BaseModel):
-    words: list[str]
-    tags: dict[Task, list[str]] | None
-
-
-class ReadResponse(BaseModel):
-    """The text of a file, or its sentences if the file is cut into words."""
-
-    text: str | None = None
-    conllu: bool | None = None
-    sentences: list[ReadSentence] | None = None
-    warnings: list[str]
-
-
-class LanguageData(BaseModel):
-    code: str
-    iso3: str
-    name: str
-    autonym: str | None
-    family: list[str]
-    scripts: list[str]
-    direction: Literal["ltr", "rtl"]
-    names: list[str] | None = Field(None, description="Other names; only where one language is asked for.")
-    territory: str | None = Field(None, description="Where most speakers live; only where one language is asked for.")
-
-    @classmethod
-    def of(cls, language: Language, **more: Any) -> Self:
-        """The data of a language of zgul's table."""
-        direction = "rtl" if language.scripts[:1] and language.scripts[0] in RIGHT_TO_LEFT else "ltr"
-        return cls.model_validate(vars(language) | {"direction": direction, "territory": None} | more)
-
-
-class LanguageList(BaseModel):
-    languages: list[LanguageData]
-
-
-class Relative(BaseModel):
-    code: str
-    name: str
-    average: float
-    genetic: float
-    syntactic: float
-
-
-class Expected(BaseModel):
-    f1: float
-    note: str
-
-
-class ServingTagger(BaseModel):
-    task: Task
-    name: str
-    reason: str
-    warning: str | None
-    expected: Expected | None
-
-
-class LanguageDetails(BaseModel):
-    language: LanguageData
-    group: str | None
-    reason: str
-    most_related: str
-    relatives: list[Relative] = Field(description="The source languages, the nearest first.")
-    taggers: list[ServingTagger]
-    default_task: Task
-
-
-class Example(BaseModel):
-    lang: str
-    name: str
-    task: Task
-    text: str
-    direction: Literal["ltr", "rtl"]
-
-
-class ExampleList(BaseModel):
-    examples: list[Example]
-
-
-class ServiceInfo(BaseModel):
-    version: str
-    limits: dict[str, int | float]
-    key_needed: bool
-    tags: dict[Task, dict[str, str]] = Field(description="The meaning of each tag.")
-
-
-class Health(BaseModel):
-    status: Literal["ok"]
-
-
-class ErrorDetails(BaseModel):
-    code: str
-    message: str
-    field: str | None = None
-
-
-class ErrorResponse(BaseModel):
-    error: ErrorDetails

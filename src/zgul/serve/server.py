@@ -10,12 +10,16 @@ import sys
 import threading
 import warnings
 import webbrowser
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.serve.app import create_app
 from zgul.serve.serve_config import ServeConfig
+
+BACKLOG = 256
 
 
 def serve(config: ServeConfig) -> None:
@@ -29,17 +33,18 @@ def serve(config: ServeConfig) -> None:
         print(f"zgul: other machines can reach it at {host}, port {port}{key}", file=sys.stderr, flush=True)
     warnings.simplefilter("ignore", ZgulWarning)  # the service gives them with the text they belong to
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    settings = {"access_log": False, "server_header": False, "log_config": None, "log_level": "warning"}
-    limits = {
-        "timeout_graceful_shutdown": config.grace,
-        "timeout_keep_alive": 30,
-        "h11_max_incomplete_event_size": 16384,
-    }
-    server = uvicorn.Server(uvicorn.Config(create_app(config), lifespan="on", **settings, **limits))  # type: ignore[arg-type]
+    server = new_server(create_app(config), config)
     if config.open and _has_display():
         threading.Timer(1.0, webbrowser.open, [address]).start()
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has stopped
         server.run(sockets=[listening])
+
+
+def new_server(app: FastAPI, config: ServeConfig) -> uvicorn.Server:
+    """A server that leaves the log of requests to the app, and finishes what is begun when it is stopped."""
+    quiet: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning", "server_header": False}
+    times = {"timeout_graceful_shutdown": config.grace, "timeout_keep_alive": 30}
+    return uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet, **times))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -49,6 +54,7 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)  # from here on requests wait until the service has started
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             advice = f"Stop what uses it, or choose another: zgul serve --port {port + 1 if port < 65535 else 0}"

@@ -6,6 +6,8 @@ Python's warnings belong to the whole process and not to a request.
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,52 +18,66 @@ from zgul.corpora import plain_text
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.languages import Language, feature_source, find
-from zgul.serve.batching import Batcher, TaggingSettings, Work
+from zgul.serve.batching import Batcher, TaggingSettings
 from zgul.serve.metrics import Metrics
 from zgul.serve.problems import Problem, blame
 from zgul.serve.schemas import TagRequest, TextToTag
 from zgul.serve.serve_config import ServeConfig
 from zgul.tagger import Prediction
-from zgul.tagging.documents import Layer
 from zgul.tagging.langid import guess
-from zgul.tagging.loading import load
+from zgul.tagging.loading import load, load_shipped
+from zgul.tagging.serving import shipped_names
 from zgul.tagging.text_tagger import TextTagger, check_script, in_language, to_layer, to_tagged
 
 SURE_ENOUGH = 0.8
 
 
 @dataclass
+class SpokenLanguage:
+    """The language of a text: the one that was named, or a guess with its probability."""
+
+    language: Language
+    guessed: float | None
+    warnings: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": self.language.code, "name": self.language.name, "guessed": self.guessed}
+
+
+@dataclass
 class PreparedText:
     """A text that is ready to be tagged."""
 
-    language: Language
-    guessed: float | None  # the probability, where the language was guessed
+    spoken: SpokenLanguage
     tagger: TextTagger
     sentences: list[Sentence]
     warnings: list[str]
 
-    def to_dict(self, layers: dict[str, list[Layer]]) -> dict[str, Any]:
-        """The answer, from the layers of all sentences by task."""
-        per_sentence = zip(*layers.values(), strict=True)
-        named = [dict(zip(layers, own, strict=True)) for own in per_sentence]
+    @property
+    def settings(self) -> dict[str, TaggingSettings]:
+        """By task."""
+        one = self.tagger
         return {
-            "language": language_dict(self.language, self.guessed),
-            "taggers": [
-                {"task": task, "name": served.name, "sources": sources(self.tagger, task), "about": about}
-                for task, served in self.tagger.served.items()
-                for about in [self.tagger.describe(task)]
-            ],
-            "warnings": self.warnings,
-            "sentences": [to_tagged(*pair).to_dict() for pair in zip(self.sentences, named, strict=True)],
+            task: TaggingSettings(tagger, one.inference[task], one.with_weights) for task, tagger in one.taggers.items()
         }
 
-
-def sources(tagger: TextTagger, task: str) -> list[str]:
-    return tagger.taggers[task].parts.sources
-
-
-def language_dict(language: Language, guessed: float | None = None) -> dict[str, Any]:
-    return {"code": language.code, "name": language.name, "guessed": guessed and round(guessed, 4)}
+    def to_dict(self, predictions: dict[str, list[Prediction]]) -> dict[str, Any]:
+        """The answer, from the predictions of each task."""
+        tagger = self.tagger
+        layers = {task: [to_layer(one, tagger.taggers[task]) for one in made] for task, made in predictions.items()}
+        own = [dict(zip(layers, row, strict=True)) for row in zip(*layers.values(), strict=True)]
+        taggers = [
+            {"task": task, "name": served.name, "sources": tagger.taggers[task].parts.sources}
+            | {"about": tagger.describe(task)}
+            for task, served in tagger.served.items()
+        ]
+        sentences = [to_tagged(sentence, row).to_dict() for sentence, row in zip(self.sentences, own, strict=True)]
+        return {
+            "language": self.spoken.to_dict(),
+            "taggers": taggers,
+            "warnings": self.warnings,
+            "sentences": sentences,
+        }
 
 
 class TextService:
@@ -71,22 +87,29 @@ class TextService:
         self.config = config
         self.pool = ThreadPoolExecutor(config.workers, thread_name_prefix="tagging")
         self.batcher = Batcher(self.pool, config.max_waiting, metrics.batch_words.observe)
-        self.load = lru_cache(256)(self._load)
+        self._place: dict[str, Any] = {"device": config.device, "precision": config.precision}
+        self._cached = lru_cache(256)(lambda choices: load(**dict(choices), **self._place))
+        self._loading = threading.Lock()  # so that nothing is loaded twice
 
-    def _load(
-        self, language: str, task: str | None, settings: tuple[tuple[str, Any], ...], weights: bool
-    ) -> TextTagger:
-        place: dict[str, Any] = {"device": self.config.device, "precision": self.config.precision}
-        return load(language, task, weights=weights, **dict(settings), **place)
+    def load_all(self) -> None:
+        """Load every tagger, so that no request has to wait for it."""
+        for name in shipped_names():
+            with self._loading:
+                _ = load_shipped(name, **self._place).engine
+            time.sleep(0.01)  # a request that waits for its tagger goes first
+
+    def load(self, language: Language, **choices: Any) -> TextTagger:
+        """The tagger of a language, as `zgul.load` makes it."""
+        with blame("em"), self._loading:
+            return self._cached((("lang", language.code), *choices.items()))
 
     async def tag(self, request: TagRequest) -> tuple[bytes, int]:
         """The answer as JSON, and how many words it has."""
         prepared = await asyncio.to_thread(self.prepare, request)
-        work: list[Work] = [
-            (TaggingSettings(tagger, text.tagger.inference[task], request.weights), text.sentences)
-            for text in prepared
-            for task, tagger in text.tagger.taggers.items()
-        ]
+        work: dict[TaggingSettings, list[Sentence]] = {}
+        for text in prepared:
+            for settings in text.settings.values():
+                work.setdefault(settings, []).extend(text.sentences)
         predictions = await self.batcher.predict(work)
         words = sum(len(sentence) for text in prepared for sentence in text.sentences)
         return await asyncio.to_thread(_to_json, prepared, predictions), words
@@ -99,37 +122,31 @@ class TextService:
             prepared.append(self._prepare_text(request, text, f"texts.{number}"))
             words += sum(map(len, prepared[-1].sentences))
             if words > self.config.max_words:
-                raise Problem(
-                    413, f"There are more than {self.config.max_words:,} words. Send fewer at a time.", "texts"
-                )
+                message = f"There are more than {self.config.max_words:,} words. Send fewer at a time."
+                raise Problem(413, message, f"texts.{number}")
         return prepared
 
     def _prepare_text(self, request: TagRequest, text: TextToTag, field: str) -> PreparedText:
-        whole = text.text if text.text is not None else " ".join(text.words or ())
-        language, guessed, warnings = find_language(text.lang, whole, f"{field}.lang")
-        tagger = self.tagger_for(language, request.task, request.em_settings, request.weights)
-        warnings += [served.warning for served in tagger.served.values() if served.warning]
+        whole = text.text if text.words is None else " ".join(text.words)
+        spoken = find_language(text.lang, whole or "", f"{field}.lang")
+        tagger = self.load(spoken.language, task=request.task, weights=request.weights, **request.em_settings)
+        warnings = spoken.warnings + [one.warning for one in tagger.served.values() if one.warning]
         if request.em and not all(inference.runs_em for inference in tagger.inference.values()):
-            warnings.append(f"EM was tuned to no steps for {language.name}. Give em_steps.")
+            warnings.append(f"EM was tuned to no steps for {spoken.language.name}. Give em_steps.")
         if text.words is not None:
-            sentences = [word_sentence(text.words, text.word_langs, language, f"{field}.word_langs")]
+            sentences = [word_sentence(text.words, text.word_langs, spoken, f"{field}.word_langs")]
         else:
-            lines = plain_text.lines_are_sentences(whole.split("\n")[: plain_text.SAMPLE])
-            if lines:
-                warnings.append("Most lines are short and have no final punctuation, so each is read as a sentence.")
-            cut = plain_text.split(whole, "sentences" if lines else "raw", language.code)
-            sentences = [in_language(sentence, language.code) for sentence in cut if sentence.words]
+            by_line = plain_text.lines_are_sentences((whole or "").split("\n")[: plain_text.SAMPLE])
+            warnings += ["Most lines are short and end without a full stop, so each is a sentence."] if by_line else []
+            cut = plain_text.split(whole or "", "sentences" if by_line else "raw", spoken.language.code)
+            sentences = [in_language(sentence, spoken.language.code) for sentence in cut if sentence.words]
         with blame(f"{field}.{'text' if text.words is None else 'words'}"):
             warnings += script_warnings(tagger, sentences)
-        return PreparedText(language, guessed, tagger, sentences, warnings)
-
-    def tagger_for(self, language: Language, task: str | None, em: dict[str, Any], weights: bool) -> TextTagger:
-        with blame("em"):
-            return self.load(language.code, task, tuple(em.items()), weights)
+        return PreparedText(spoken, tagger, sentences, warnings)
 
 
-def find_language(name: str, text: str, field: str) -> tuple[Language, float | None, list[str]]:
-    """The language that is named, or the one that the text looks like and how sure that is; and what to warn of."""
+def find_language(name: str, text: str, field: str) -> SpokenLanguage:
+    """The language that is named or, for ``auto``, the one that the text looks like."""
     guessed, warnings = None, []
     with blame(field):
         if name.lower() == "auto":
@@ -137,23 +154,23 @@ def find_language(name: str, text: str, field: str) -> tuple[Language, float | N
                 best = guess(text)[0]
             except ZgulError:
                 raise ZgulError("The language cannot be guessed from this text. Name it.") from None
-            name, guessed = best.code, best.probability
+            name, guessed = best.code, round(best.probability, 4)
         language = find(name)
-        features = feature_source(language.iso3)  # an isolate without features is refused
+        features = feature_source(language.iso3)  # a language without features and relatives is refused
     if guessed is not None and guessed < SURE_ENOUGH:
         warnings.append(
             f"The text looks like {language}, but that is only {guessed:.0%} sure. If it is wrong, name it."
         )
     if features.iso3 != language.iso3:
         warnings.append(f"URIEL has no features of {language}; those of its closest relative {features} are used.")
-    return language, guessed, warnings
+    return SpokenLanguage(language, guessed, warnings)
 
 
-def word_sentence(words: list[str], langs: list[str | None] | None, language: Language, field: str) -> Sentence:
+def word_sentence(words: list[str], langs: list[str | None] | None, spoken: SpokenLanguage, field: str) -> Sentence:
     """A sentence of given words, perhaps with their own languages."""
     given = enumerate(langs or [])
-    codes = [find_language(code, "", f"{field}.{n}")[0].code if code else "" for n, code in given]
-    return in_language(Sentence(words, word_languages=codes or None), language.code)
+    codes = [find_language(name, "", f"{field}.{n}").language.code if name else "" for n, name in given]
+    return in_language(Sentence(words, word_languages=codes or None), spoken.language.code)
 
 
 def script_warnings(tagger: TextTagger, sentences: list[Sentence]) -> Iterator[str]:
@@ -164,12 +181,11 @@ def script_warnings(tagger: TextTagger, sentences: list[Sentence]) -> Iterator[s
             yield problem
 
 
-def _to_json(prepared: list[PreparedText], predictions: list[list[Prediction]]) -> bytes:
-    parts = iter(predictions)
-    texts = [
-        text.to_dict(
-            {task: [to_layer(one, tagger) for one in next(parts)] for task, tagger in text.tagger.taggers.items()}
-        )
-        for text in prepared
-    ]
+def _to_json(prepared: list[PreparedText], made: dict[TaggingSettings, list[Prediction]]) -> bytes:
+    """The answer. The predictions are those of all texts, one after the other."""
+    left = {settings: iter(predictions) for settings, predictions in made.items()}
+    texts = []
+    for text in prepared:
+        each = text.settings.items() if text.sentences else ()
+        texts.append(text.to_dict({task: [next(left[own]) for _ in text.sentences] for task, own in each}))
     return json.dumps({"texts": texts}, ensure_ascii=False).encode("utf-8")
