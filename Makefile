@@ -53,7 +53,7 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 # a browser, fonts for the scripts of the examples, and what drives the browser
 BROWSER := chromium fonts-noto-core
 $(WEB): $(DEV)
-	@command -v chromium chromium-browser google-chrome > /dev/null || { \
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 			echo "Installing $(BROWSER) ..." && apt-get -qq update && apt-get -qq install --yes --no-install-recommends $(BROWSER) > /dev/null; \
 		else echo "The tests of the page need Chromium. As root: apt-get install $(BROWSER)" && exit 1; fi; }
