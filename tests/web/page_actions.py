@@ -8,7 +8,7 @@ pytest.importorskip("fastapi", reason="needs the service: pip install 'zgul[serv
 from playwright.sync_api import Locator, Page, expect  # skipped above where it is missing
 
 LONG = 60_000  # milliseconds: the first text of a group loads its tagger
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=30_000)  # an explanation on a busy machine
 
 
 def tag(page: Page, text: str, lang: str = "") -> Locator:
