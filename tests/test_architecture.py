@@ -48,7 +48,7 @@ LATE = {
     "huggingface_hub",
     "zgul.serve",
 }
-SERVICE_LINES = 900
+SERVICE_LINES = 1_300
 LINES, FUNCTION, FORMULA_FILE = 15_000, 60, 150
 
 

@@ -87,7 +87,7 @@ def test_nothing_to_do_and_too_much_to_do() -> None:
     own = settings(tagger)
     answers = run(tagger, {own: []}, {}, {own: sentences("a", 2, 10)}, {own: sentences("b", 1, 1)}, most=20)
     assert answers[:3] == [{}, {}, {own: ["a", "a"]}]
-    assert isinstance(answers[3], Problem) and answers[3].status == 503
+    assert isinstance(answers[3], Problem) and answers[3].status_code == 503
 
 
 def test_what_is_cancelled_is_not_begun() -> None:

@@ -66,12 +66,14 @@ def test_bad_requests(client: Client) -> None:
 
 
 def test_sizes_are_limited(page: Path) -> None:
-    with running(page, max_bytes=5000, max_words=50, max_texts=3, max_explained=5) as client:
+    with running(page, max_bytes=5000, max_words=50, max_texts=3, max_explained=5, max_sentence=20) as client:
         assert client.tag(SENTENCE * 5).status == 200
         words = client.tag(SENTENCE * 10)
         assert words.status == 413 and "50 words" in words.error["message"]
         texts = client.post("/v1/tag", {"texts": [{"text": "Hetta", "lang": "fo"}] * 4})
         assert texts.status == 413 and texts.error["field"] == "texts"
+        long = client.post("/v1/tag", {"texts": [{"words": ["Hetta"] * 21, "lang": "fo"}]})
+        assert long.status == 413 and "20 words" in long.error["message"]
         size = client.tag("a" * 5000)
         assert size.status == 413 and size.error["code"] == "too_large" and "5,000 bytes" in size.error["message"]
         request = {"words": ["Hetta"] * 6, "lang": "fo", "task": "pos", "em_steps": 0}

@@ -29,7 +29,7 @@ from zgul.serve.explanation import explain
 from zgul.serve.guards import Gate, Watch
 from zgul.serve.language_info import details, search, summary
 from zgul.serve.metrics import Metrics
-from zgul.serve.problems import Problem, answer_http, answer_invalid, answer_problem, blame
+from zgul.serve.problems import Problem, answer_error, answer_invalid, blame
 from zgul.serve.schemas import ExplainRequest, SentencesToWrite, TagRequest
 from zgul.serve.serve_config import ServeConfig
 from zgul.serve.text_service import TextService, find_language, script_warnings, word_sentence
@@ -41,7 +41,7 @@ FOLDER = Path(__file__).parent
 PAGE = FOLDER / "page"
 SENTENCES: list[dict[str, str]] = tomllib.loads((FOLDER / "examples.toml").read_text("utf-8"))["examples"]
 API: dict[str, Any] = json.loads((FOLDER / "api.json").read_text("utf-8"))
-KEPT, FRESH = {"Cache-Control": "max-age=3600"}, {"Cache-Control": "no-cache"}
+KEPT = {"Cache-Control": "max-age=3600"}
 ENDINGS = ("", "_probabilities", "_weights")  # of the columns of a tagged sentence
 router = APIRouter()
 
@@ -75,7 +75,7 @@ async def explain_sentence(request: Request, body: ExplainRequest) -> Response:
     stopped = threading.Event()
     work = partial(_explain, service, body, stopped)
     try:
-        answer = await asyncio.get_running_loop().run_in_executor(service.pool, work)
+        answer = await asyncio.get_running_loop().run_in_executor(service.explaining, work)
     finally:
         stopped.set()
     request.state.words = len(body.words)
@@ -178,15 +178,6 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(counted.text())
 
 
-class PageFiles(StaticFiles):
-    """The files of the page, which the browser asks for again each time, and gets if they changed."""
-
-    def file_response(self, *arguments: Any, **named: Any) -> Response:
-        response = super().file_response(*arguments, **named)
-        response.headers.update(FRESH)
-        return response
-
-
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: TextService = app.state.service
@@ -196,7 +187,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     loading.cancel()
     for worker in workers:
         worker.cancel()
-    service.pool.shutdown(wait=False, cancel_futures=True)
+    for pool in (service.pool, service.explaining):
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def create_app(config: ServeConfig, page: Path = PAGE) -> FastAPI:
@@ -206,14 +198,13 @@ def create_app(config: ServeConfig, page: Path = PAGE) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.service = TextService(config, app.state.metrics)
     app.include_router(router)
-    app.mount("/static", PageFiles(directory=page, check_dir=False))
-    app.add_api_route("/", lambda: FileResponse(page / "index.html", headers=FRESH), include_in_schema=False)
-    app.add_exception_handler(Problem, answer_problem)
+    app.mount("/static", StaticFiles(directory=page, check_dir=False))
+    app.add_api_route("/", lambda: FileResponse(page / "index.html"), include_in_schema=False)
+    app.add_exception_handler(HTTPException, answer_error)
     app.add_exception_handler(RequestValidationError, answer_invalid)
-    app.add_exception_handler(HTTPException, answer_http)
     app.add_middleware(Gate, config=config)
-    if config.cors:
+    app.add_middleware(Watch, metrics=app.state.metrics)
+    if config.cors:  # what is added last stands first
         allowed: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         app.add_middleware(CORSMiddleware, allow_origins=[config.cors], **allowed)
-    app.add_middleware(Watch, metrics=app.state.metrics)  # the last one that is added stands first
     return app

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from zgul.corpora.sentence import Sentence
+from zgul.fast.engine import release_memory
 from zgul.serve.problems import Problem
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.text_tagger import Inference
@@ -105,6 +106,7 @@ class Batcher:
             self.jobs = deque(job for job in self.jobs if job.waiting)
             if not self.jobs:
                 self.more.clear()
+                await asyncio.get_running_loop().run_in_executor(self.pool, release_memory)
                 continue
             batch = self.take()
             if not await self._tag(batch):  # the fault of one request must not be that of the others

@@ -29,7 +29,7 @@ HEADERS = {
 
 
 class Watch:
-    """The outermost guard: security headers, the log, metrics. An error of ours is told without details.
+    """Security headers, the log and metrics. Answers errors that no route answers: our own without details.
 
     The log has no text of a user: a line names the route, never the path or query that was sent, and an error is
     logged by its place in the code, without its message.
@@ -50,16 +50,14 @@ class Watch:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("Cache-Control", "no-store" if scope["path"].startswith("/v1/") else "no-cache")
             await send(message)
 
         try:
             await self.app(scope, receive, send_guarded)
         except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            LOG.error("%s in %s, line %s", type(error).__name__, place.name, place.lineno)
+            problem = error if isinstance(error, Problem) else _internal(error)
             if not status:
-                problem = Problem(500, "This should not have happened. It is no fault of the request.")
                 await problem.response()(scope, receive, send_guarded)
         seconds, words = time.perf_counter() - started, scope.get("state", {}).get("words", 0)
         route = _route(scope)
@@ -68,6 +66,12 @@ class Watch:
         self.metrics.words.inc(words)
         LOG.info("%s %s %d %.0f ms %d words", scope["method"], route, status or GONE, 1000 * seconds, words)
         return None
+
+
+def _internal(error: Exception) -> Problem:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    LOG.error("%s in %s, line %s", type(error).__name__, place.name, place.lineno)
+    return Problem(500, "This should not have happened. It is no fault of the request.")
 
 
 def _route(scope: Scope) -> str:
@@ -84,24 +88,12 @@ class Gate:
         self.app, self.config, self.open_requests = app, config, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        started = False
-
-        async def send_noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
+        if scope["type"] == "http":
             self._check_key(scope)
-            if scope["method"] != "POST":
-                return await self.app(scope, receive, send)
-            await self._post(scope, receive, send_noted)
-        except Problem as problem:
-            if not started:
-                await problem.response()(scope, receive, send)
-        return None
+        if scope["type"] == "http" and scope["method"] == "POST":
+            await self._post(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
     def _check_key(self, scope: Scope) -> None:
         path, key = scope["path"], self.config.api_key

@@ -31,6 +31,7 @@ def _names() -> list[tuple[str, int]]:
     ]
 
 
+@lru_cache(maxsize=1024)
 def search(query: str, limit: int) -> list[Language]:
     """Languages whose code or name is, begins with, or contains the query, in this order; else those spelt alike."""
     if not query.strip():

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -15,17 +14,17 @@ CODES |= {415: "wrong_type", 422: "wrong_field", 500: "internal", 503: "too_busy
 RETRY_AFTER = "2"  # seconds
 
 
-class Problem(Exception):
+class Problem(HTTPException):
     """Ends a request with an error. ``field`` leads to the value that is wrong: ``texts.0.lang``."""
 
     def __init__(self, status: int, message: str, field: str = "", code: str = "") -> None:
-        super().__init__(message)
+        headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": RETRY_AFTER}}
+        super().__init__(status, message, headers.get(status))
         error = {"code": code or CODES[status], "message": f"{field}: {message}" if field else message}
-        self.status, self.content = status, {"error": error | ({"field": field} if field else {})}
+        self.content = {"error": error | ({"field": field} if field else {})}
 
     def response(self) -> JSONResponse:
-        headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": RETRY_AFTER}}
-        return JSONResponse(self.content, self.status, headers.get(self.status))
+        return JSONResponse(self.content, self.status_code, self.headers)
 
 
 @contextlib.contextmanager
@@ -37,27 +36,22 @@ def blame(field: str) -> Iterator[None]:
         raise Problem(422, str(error), field) from error
 
 
-def answer_problem(_: Any, problem: Exception) -> JSONResponse:
-    assert isinstance(problem, Problem)
+def answer_error(_: Any, error: Any) -> JSONResponse:
+    """An error of ours or of the framework, such as an unknown path."""
+    if isinstance(error, Problem):
+        return error.response()
+    messages = {404: "There is no such page. GET /openapi.json lists what there is."}
+    messages[405] = "This path takes another method. GET /openapi.json says which."
+    status = error.status_code if error.status_code in CODES else 400
+    problem = Problem(status, messages.get(status, "The body could not be read. Check its form."))
+    problem.headers = problem.headers or error.headers  # which methods are allowed
     return problem.response()
 
 
-def answer_invalid(_: Any, error: Exception) -> JSONResponse:
+def answer_invalid(_: Any, error: Any) -> JSONResponse:
     """The first field that does not fit the schema. The value itself is not repeated."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return Problem(400, f"The body is not valid JSON ({first['ctx']['error']}).", code="bad_json").response()
     field = ".".join(str(part) for part in first["loc"][1:])
     return Problem(422, first["msg"].removeprefix("Value error, ").rstrip(".") + ".", field).response()
-
-
-def answer_http(_: Any, error: Exception) -> JSONResponse:
-    """Errors of the framework, such as an unknown path."""
-    assert isinstance(error, HTTPException)
-    messages = {404: "There is no such page. GET /openapi.json lists what there is."}
-    messages[405] = "This path takes another method. GET /openapi.json says which."
-    status = error.status_code if error.status_code in CODES else 400
-    response = Problem(status, messages.get(status, "The body could not be read. Check its form.")).response()
-    response.headers.update(error.headers or {})
-    return response

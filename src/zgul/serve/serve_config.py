@@ -26,6 +26,7 @@ class ServeConfig(Options):
     workers: int = option(1, "Batches that are tagged side by side.", least=1, most=64, panel=MACHINE)
     max_bytes: int = option(2_000_000, "Bytes of a request, and of a file when unpacked.", least=1000, panel=LIMITS)
     max_words: int = option(20_000, "Words of a request.", least=1, panel=LIMITS)
+    max_sentence: int = option(1000, "Words of a sentence, which is tagged in one piece.", least=1, panel=LIMITS)
     max_texts: int = option(1000, "Texts of a request.", least=1, panel=LIMITS)
     max_seconds: float = option(60.0, "Seconds that a request may take.", above=0, panel=LIMITS)
     max_requests: int = option(200, "Requests that are answered at one time.", least=1, panel=LIMITS)

@@ -43,8 +43,9 @@ def serve(config: ServeConfig) -> None:
 def new_server(app: FastAPI, config: ServeConfig) -> uvicorn.Server:
     """A server that leaves the log of requests to the app, and finishes what is begun when it is stopped."""
     quiet: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning", "server_header": False}
-    times = {"timeout_graceful_shutdown": config.grace, "timeout_keep_alive": 30}
-    return uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet, **times))
+    return uvicorn.Server(
+        uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=config.grace, timeout_keep_alive=30, **quiet)
+    )
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -86,6 +86,7 @@ class TextService:
     def __init__(self, config: ServeConfig, metrics: Metrics) -> None:
         self.config = config
         self.pool = ThreadPoolExecutor(config.workers, thread_name_prefix="tagging")
+        self.explaining = ThreadPoolExecutor(1, thread_name_prefix="explaining")
         self.batcher = Batcher(self.pool, config.max_waiting, metrics.batch_words.observe)
         self._place: dict[str, Any] = {"device": config.device, "precision": config.precision}
         self._cached = lru_cache(256)(lambda choices: load(**dict(choices), **self._place))
@@ -120,7 +121,13 @@ class TextService:
         prepared, words = [], 0
         for number, text in enumerate(request.texts):
             prepared.append(self._prepare_text(request, text, f"texts.{number}"))
-            words += sum(map(len, prepared[-1].sentences))
+            sizes = [len(sentence) for sentence in prepared[-1].sentences]
+            if max(sizes, default=0) > self.config.max_sentence:
+                message = (
+                    f"A sentence has more than {self.config.max_sentence:,} words. Cut it, by blank lines in a text."
+                )
+                raise Problem(413, message, f"texts.{number}")
+            words += sum(sizes)
             if words > self.config.max_words:
                 message = f"There are more than {self.config.max_words:,} words. Send fewer at a time."
                 raise Problem(413, message, f"texts.{number}")

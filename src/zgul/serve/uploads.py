@@ -24,7 +24,7 @@ OPEN = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _BLANKS = {f"{WORD}p": "\n\n", f"{WORD}tab": "\t", f"{WORD}br": "\n", f"{OPEN}p": "\n\n", f"{OPEN}h": "\n\n"}
 _BLANKS |= {f"{OPEN}tab": "\t", f"{OPEN}line-break": "\n", f"{OPEN}s": " "}
 _UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_DAMAGED = (*DAMAGED, zipfile.BadZipFile, ElementTree.ParseError, KeyError, NotImplementedError, RuntimeError)
+_DAMAGED = (*DAMAGED, zipfile.BadZipFile, ElementTree.ParseError, KeyError, RuntimeError, UnicodeDecodeError)
 
 
 def read_upload(name: str, content: bytes, limit: int) -> dict[str, Any]:
@@ -60,7 +60,9 @@ def _read_text(name: str, content: bytes) -> dict[str, Any]:
     elif opened.kind == "columns":
         found["sentences"] = [{"words": sentence.words, "tags": None} for sentence in columns.read(opened, task=None)]
     else:
-        found = {"text": "".join(_lines(opened))}
+        found = {"text": "".join(_lines(opened)).removeprefix("\ufeff")}
+        if "\0" in found["text"]:
+            raise ZgulError("This is not a text file. Save it as plain text in UTF-8.")
     read_as = {"utf-16": "UTF-16", LATIN1: "Latin-1 (Windows-1252). If letters come out wrong, convert it to UTF-8"}
     odd = read_as.get(opened.encoding)
     return found | {"warnings": [f"The file is not UTF-8. It is read as {odd}."] if odd else []}
@@ -68,14 +70,7 @@ def _read_text(name: str, content: bytes) -> dict[str, Any]:
 
 def _lines(opened: Input) -> Iterator[str]:
     while line := opened.readline():
-        if isinstance(line, bytes):
-            try:
-                line = line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise ZgulError("This is not text in UTF-8. Save it as plain text in UTF-8.") from None
-        if "\0" in line:
-            raise ZgulError("This is not a text file. Save it as plain text in UTF-8.")
-        yield line.removeprefix("\ufeff")
+        yield line if isinstance(line, str) else line.decode("utf-8")
 
 
 def _tags(block: conllu.ConlluSentence) -> dict[str, list[str]] | None:
