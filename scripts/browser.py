@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 from playwright.sync_api import Browser, sync_playwright
@@ -35,10 +36,11 @@ def running_service(**environment: str) -> Iterator[str]:
                     break
             else:
                 raise RuntimeError("zgul serve ended: " + "".join(lines))
+            # the log is read on, because a service whose log nobody reads stands still when the pipe is full
+            threading.Thread(target=process.stderr.read, daemon=True).start()
             yield found[0]
         finally:
             process.terminate()
-            process.stderr.read()
 
 
 @contextlib.contextmanager

@@ -172,3 +172,31 @@ def test_the_panel_stays_in_sight_beside_a_long_text(page: Page) -> None:
     panel = explain(page, "fisk")
     expect(panel.get_by_role("heading", level=2)).to_be_in_viewport()
     expect(word(page, "fisk")).to_be_in_viewport()
+
+
+def test_escape_closes_the_panel_from_anywhere(page: Page) -> None:
+    tag_example(page, "Faroese")
+    explain(page, "báturin")
+    word(page, "fiska").focus()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_the_service_is_asked_once_for_all_words_of_a_sentence(page: Page) -> None:
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/v1/explain") else None)
+    tag_example(page, "Faroese")
+    word(page, "báturin").click()
+    for _ in range(3):  # before the answer comes
+        page.get_by_role("button", name="Next word").click()
+    page.locator("#slider").wait_for()
+    expect(page.locator("#panel-word")).to_have_text("fiska")
+    assert len(asked) == 1
+
+
+def test_the_slider_begins_at_the_steps_that_were_chosen(page: Page) -> None:
+    page.select_option("#em", "20")
+    tag(page, "Kettan svevur.", "Faroese")
+    slider = explain(page, "Kettan").get_by_role("slider")
+    expect(slider).to_have_attribute("max", "20")
+    expect(slider).to_have_value("20")

@@ -3,7 +3,7 @@
 import { t } from "./texts.js";
 
 /** An answer of the service that is an error; `message` is the service's own. */
-export class ApiError extends Error {}
+class ApiError extends Error {}
 
 let key = "";
 
@@ -35,7 +35,12 @@ async function request(path, options = {}) {
 const get = async (path, signal) => (await request(path, { signal })).json();
 
 const post = (path, body, signal) =>
-  request(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+  request(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
 
 export const getConfig = () => get("v1/config");
 

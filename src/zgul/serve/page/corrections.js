@@ -13,7 +13,7 @@ export const kindOf = (tag) => (tag === "O" ? "" : tag.replace(/^[BI]-/, ""));
  * Make IOB2 valid: a name that continues where none began, begins instead.
  * @param {string[]} tags
  */
-export function repair(tags) {
+function repair(tags) {
   return tags.map((tag, index) => {
     if (!tag.startsWith("I-")) return tag;
     const before = index ? tags[index - 1] : "O";
@@ -66,7 +66,8 @@ export class TaggedText {
   count(test) {
     let found = 0;
     for (const [sentence, { words }] of this.sentences.entries()) {
-      for (const word of words.keys()) found += this.tasks.some((task) => test.call(this, task, sentence, word)) ? 1 : 0;
+      for (const word of words.keys())
+        found += this.tasks.some((task) => test.call(this, task, sentence, word)) ? 1 : 0;
     }
     return found;
   }

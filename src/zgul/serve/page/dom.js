@@ -1,6 +1,7 @@
-/** Making elements. Text is always set as text, so nothing that a user or a server sends can become markup. */
+/** Making elements, and small helpers of the document. */
 
 /**
+ * An element. Text in it is always text: nothing that a user or a server sends can become markup.
  * @param {string} name
  * @param {Record<string, unknown>} attributes  `class`, `data-…`, `aria-…` and so on; `on…` are listeners; false and
  *   null leave an attribute out
@@ -21,7 +22,8 @@ export function el(name, attributes = {}, ...children) {
 /** The element of this id. */
 export const byId = (id) => /** @type {any} */ (document.getElementById(id));
 
-const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+const RIGHT_TO_LEFT =
+  /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
 
 /** The direction of a text: that of its first letter. A language may be written in several scripts. */
 export function directionOf(text) {

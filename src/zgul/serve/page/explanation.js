@@ -27,11 +27,18 @@ const WORTH_SHOWING = 0.01;
 export function explanation(answer, words, word, choice, names) {
   const steps = answer.steps.length - 1;
   choice.step = Math.min(choice.step, steps);
-  const slider = el("input", { type: "range", id: "slider", min: 0, max: steps, step: 1, "aria-describedby": "slider-value" });
+  const slider = el("input", {
+    type: "range",
+    id: "slider",
+    min: 0,
+    max: steps,
+    step: 1,
+    "aria-describedby": "slider-value",
+  });
   slider.value = String(choice.step);
-  const place = () => el("div", {});
-  const [value, probabilities, entropy, changes, sources] = [el("output", { for: "slider", id: "slider-value" }), place(), place(), place(), place()];
-  changes.setAttribute("aria-live", "polite");
+  const value = el("output", { for: "slider", id: "slider-value" });
+  const changes = el("div", { "aria-live": "polite" });
+  const [probabilities, entropy, sources] = [el("div"), el("div"), el("div")];
 
   const drawSources = () => sources.replaceChildren(sourceBars(answer, word, choice, names.sourceName));
   const draw = () => {
@@ -94,10 +101,12 @@ function entropyText(steps, step) {
 
 function changeList(steps, words, step) {
   const [before, now] = [steps[0].tags, steps[step].tags];
-  const changed = words.flatMap((word, index) =>
-    before[index] === now[index] ? [] : [el("li", {}, t("panel.change", { word, from: before[index], to: now[index] }))],
-  );
   if (!step) return [];
+  const isolated = (word) => `\u2068${word}\u2069`; // right-to-left words leave the order of the others alone
+  const change = (index) => t("panel.change", { word: isolated(words[index]), from: before[index], to: now[index] });
+  const changed = [...words.keys()]
+    .filter((index) => before[index] !== now[index])
+    .map((index) => el("li", {}, change(index)));
   if (!changed.length) return [el("p", { class: "hint" }, t("panel.unchanged"))];
   return [el("p", {}, t("panel.changed", { n: changed.length })), el("ul", { class: "changes" }, ...changed)];
 }
@@ -114,7 +123,10 @@ function sourceControls({ views, layers }, choice, onChange) {
   };
   const viewName = (view) => (hasText(`panel.view.${view}`) ? t(`panel.view.${view}`) : view);
   const viewOptions = [["", t("panel.view_mean")], ...views.map((view) => [view, viewName(view)])];
-  const layerOptions = Array.from({ length: layers }, (_, layer) => [String(layer), t("panel.layer_n", { n: layer + 1 })]);
+  const layerOptions = Array.from({ length: layers }, (_, layer) => [
+    String(layer),
+    t("panel.layer_n", { n: layer + 1 }),
+  ]);
   return el(
     "div",
     { class: "source-controls" },
@@ -124,7 +136,9 @@ function sourceControls({ views, layers }, choice, onChange) {
 }
 
 function sourceBars(answer, word, choice, sourceName) {
-  const [before, now] = [answer.steps[0], answer.steps[choice.step]].map((step) => shares(answer, step.weights[word], choice));
+  const [before, now] = [answer.steps[0], answer.steps[choice.step]].map((step) =>
+    shares(answer, step.weights[word], choice),
+  );
   const bars = answer.sources.map((code, index) => ({
     label: sourceName(code),
     about: code,

@@ -25,7 +25,10 @@ class Page {
     this.source = new Source((error) => this.showError(error));
     this.view = new ResultView(byId("sentences"), byId("legend"), (sentence, word) => this.panel.open(sentence, word));
     this.panel = new WordPanel(byId("panel"), this.view, () => this.showSummary());
-    setUpDownload(() => this.view.text, (error) => this.showError(error));
+    setUpDownload(
+      () => this.view.text,
+      (error) => this.showError(error),
+    );
     this.listen();
   }
 
@@ -149,7 +152,12 @@ class Page {
     byId("result").setAttribute("aria-busy", String(busy));
     byId("submit").textContent = t(busy ? "form.busy" : "form.submit");
     if (!busy) return;
-    const loading = el("div", { class: "loading" }, el("p", {}, t("result.loading")), el("p", { class: "hint" }, t("result.loading_long")));
+    const loading = el(
+      "div",
+      { class: "loading" },
+      el("p", {}, t("result.loading")),
+      el("p", { class: "hint" }, t("result.loading_long")),
+    );
     this.showMessage(loading);
     byId("message").scrollIntoView({ block: "nearest" });
     announce(`${t("result.loading")} ${t("result.loading_long")}`);
@@ -158,7 +166,7 @@ class Page {
   /** Show a tagged text and the language beside it; null for nothing. */
   show(text, guessed = null, em = "") {
     this.view.show(text);
-    this.panel.reset(em === "" ? undefined : Math.min(Number(em), 10));
+    this.panel.reset(em === "" ? null : Number(em));
     byId("download").hidden = !text;
     this.showMessage();
     this.showSummary();
@@ -166,7 +174,10 @@ class Page {
     const warnings = [...new Set(text.texts.flatMap((one) => one.warnings))];
     const { code } = text.texts[0].language;
     showLanguage(code, { guessed, warnings, tasks: text.tasks }).catch((error) => this.showError(error));
-    const counts = { sentences: t("result.sentences", { n: text.sentences.length }), words: t("result.words", { n: text.wordCount }) };
+    const counts = {
+      sentences: t("result.sentences", { n: text.sentences.length }),
+      words: t("result.words", { n: text.wordCount }),
+    };
     announce(t("result.done", counts));
   }
 
@@ -186,7 +197,12 @@ class Page {
   }
 
   showError(error) {
-    const box = el("div", { class: "notice error", role: "alert" }, el("h3", {}, t("error.heading")), el("p", {}, error.message));
+    const box = el(
+      "div",
+      { class: "notice error", role: "alert" },
+      el("h3", {}, t("error.heading")),
+      el("p", {}, error.message),
+    );
     this.showMessage(box);
     box.scrollIntoView({ block: "nearest" });
   }

@@ -7,7 +7,7 @@ import { explanation } from "./explanation.js";
 import { language } from "./language.js";
 import { t } from "./texts.js";
 
-const STEPS = 10; // of EM that the slider offers
+const STEPS = 10; // of EM that the slider offers at least
 
 export class WordPanel {
   /**
@@ -22,17 +22,17 @@ export class WordPanel {
     this.labels = { pos: [], ner: [] };
     this.task = "pos";
     this.choice = { step: STEPS, view: "", layer: "" };
-    this.request = null;
-    root.addEventListener("keydown", (event) => {
+    document.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
     });
   }
 
-  /** Forget the text before; a new one is shown. `steps`: of EM, at which the slider begins. */
-  reset(steps) {
+  /** Forget the text before; a new one is shown. `em`: steps of EM that it was tagged with, null for as tuned. */
+  reset(em) {
     this.close(false);
-    this.answers = new Map(); // "sentence task" -> answer of /v1/explain
-    this.choice.step = steps ?? STEPS;
+    this.answers = new Map(); // "sentence task" -> promise of the answer of /v1/explain
+    this.steps = Math.max(STEPS, em);
+    this.choice.step = em ?? STEPS;
     if (this.text && !this.text.tasks.includes(this.task)) this.task = this.text.tasks[0];
   }
 
@@ -77,8 +77,17 @@ export class WordPanel {
         { class: "panel-head" },
         el("h2", { id: "panel-word", tabindex: "-1" }, el("bdi", { lang: text.languages[sentence].code, dir }, form)),
         // in text from right to left the next word is on the left; the signs are mirrored with their order
-        el("span", { class: "steps", dir }, this.stepButton(-1, "‹", t("panel.previous")), this.stepButton(1, "›", t("panel.next"))),
-        el("button", { type: "button", class: "quiet icon", "aria-label": t("panel.close"), onclick: () => this.close() }, "×"),
+        el(
+          "span",
+          { class: "steps", dir },
+          this.stepButton(-1, "‹", t("panel.previous")),
+          this.stepButton(1, "›", t("panel.next")),
+        ),
+        el(
+          "button",
+          { type: "button", class: "quiet icon", "aria-label": t("panel.close"), onclick: () => this.close() },
+          "×",
+        ),
       ),
       ...(text.tasks.length > 1 ? [this.taskSwitch()] : []),
       this.correction,
@@ -96,7 +105,11 @@ export class WordPanel {
       const same = [...this.root.querySelectorAll(".panel-head button")].find((one) => one.textContent === sign);
       if (!same.disabled) same.focus();
     };
-    return el("button", { type: "button", class: "quiet icon", "aria-label": label, disabled: !target, onclick: go }, sign);
+    return el(
+      "button",
+      { type: "button", class: "quiet icon", "aria-label": label, disabled: !target, onclick: go },
+      sign,
+    );
   }
 
   neighbour(step) {
@@ -125,7 +138,11 @@ export class WordPanel {
     const { text, task, sentence, word } = this;
     const tag = text.tag(task, sentence, word);
     const own = text.ownTag(task, sentence, word);
-    const select = el("select", { id: "correct" }, ...this.tagOptions().map(([value, label]) => el("option", { value }, label)));
+    const select = el(
+      "select",
+      { id: "correct" },
+      ...this.tagOptions().map(([value, label]) => el("option", { value }, label)),
+    );
     select.value = tag;
     select.addEventListener("change", () => this.correct(select.value));
     const parts = [el("label", { for: "correct" }, t("panel.correct")), select];
@@ -139,10 +156,12 @@ export class WordPanel {
   /** The tags that a word may have, with their names. A name can be continued only where one is. */
   tagOptions() {
     const { text, task, sentence, word } = this;
-    if (task === "pos") return this.labels.pos.map((tag) => [tag, `${tag}: ${this.view.meaning("pos", tag)}`]);
+    const kinds = new Set([...this.labels[task], ...text.own[sentence][task].map(kindOf)]);
+    kinds.delete(""); // of no name
+    if (task === "pos") return [...kinds].map((tag) => [tag, `${tag}: ${this.view.meaning("pos", tag)}`]);
     const before = word ? kindOf(text.tag("ner", sentence, word - 1)) : "";
     const options = [["O", t("panel.no_name")]];
-    for (const kind of this.labels.ner) {
+    for (const kind of kinds) {
       options.push([`B-${kind}`, t("panel.begins", { kind, meaning: this.view.meaning("ner", kind) })]);
       if (kind === before) options.push([`I-${kind}`, t("panel.continues", { kind })]);
     }
@@ -156,7 +175,7 @@ export class WordPanel {
     this.view.select(sentence, word);
     this.drawCorrection();
     this.root.querySelector("#correct").focus();
-    announce(t("panel.now", { tag }) + (repaired ? ` ${t("panel.repaired", { n: repaired })}` : ""));
+    announce(t("panel.now", { tag }) + (repaired ? ` ${t("panel.repaired")}` : ""));
     this.onCorrect();
   }
 
@@ -166,32 +185,44 @@ export class WordPanel {
     this.correct(begins ? `B-${kindOf(own)}` : own);
   }
 
-  /** Ask the service why, once for each sentence and task, and show what it says. */
+  /** Show why the word has its tag, as soon as the service has said it. */
   async drawExplanation() {
     const { text, task, sentence, word, explanation: place } = this;
-    const key = `${sentence} ${task}`;
-    const { words } = text.sentences[sentence];
-    const { code } = text.languages[sentence];
-    this.request?.abort();
-    if (!this.answers.has(key)) {
-      place.replaceChildren(el("p", { class: "hint loading" }, t("panel.loading", { n: STEPS })));
-      this.request = new AbortController();
-      const body = { words, word_langs: null, lang: code, task, em_steps: STEPS, em_lr: null };
-      try {
-        const answer = await explain(body, this.request.signal);
-        const { relatives } = await language(code);
-        answer.names = new Map(relatives.map((relative) => [relative.code, relative.name]));
-        this.answers.set(key, answer);
-      } catch (error) {
-        if (error.name !== "AbortError") place.replaceChildren(el("p", { class: "notice error", role: "alert" }, error.message));
-        return;
-      }
+    const isCurrent = () => place === this.explanation && task === this.task;
+    place.replaceChildren(el("p", { class: "hint loading" }, t("panel.loading", { n: this.steps })));
+    try {
+      const answer = await this.ask(sentence, task);
+      const { relatives } = await language(text.languages[sentence].code);
+      const names = {
+        meaning: (tag) => this.longMeaning(task, tag),
+        sourceName: (source) => relatives.find(({ code }) => code === source)?.name ?? source,
+      };
+      const { words } = text.sentences[sentence];
+      if (isCurrent()) place.replaceChildren(explanation(answer, words, word, this.choice, names));
+    } catch (error) {
+      if (error.name === "AbortError" || !isCurrent()) return;
+      place.replaceChildren(el("p", { class: "notice error", role: "alert" }, error.message));
     }
-    const answer = this.answers.get(key);
-    const names = {
-      meaning: (tag) => (tag.startsWith("I-") ? t("panel.inside", { meaning: this.view.meaning(task, tag) }) : this.view.meaning(task, tag)),
-      sourceName: (source) => answer.names.get(source) ?? source,
-    };
-    place.replaceChildren(explanation(answer, words, word, this.choice, names));
+  }
+
+  /** The service's explanation of a sentence, asked for once. A question about another sentence is given up. */
+  ask(sentence, task) {
+    const key = `${sentence} ${task}`;
+    if (key !== this.asked) this.request?.abort();
+    this.asked = key;
+    if (!this.answers.has(key)) {
+      this.request = new AbortController();
+      const { words, language: lang } = this.text.sentences[sentence];
+      const answer = explain({ words, lang, task, em_steps: this.steps }, this.request.signal);
+      answer.catch(() => this.answers.delete(key));
+      this.answers.set(key, answer);
+    }
+    return this.answers.get(key);
+  }
+
+  /** The meaning of a label, which for names also says whether it begins or continues one. */
+  longMeaning(task, tag) {
+    const meaning = this.view.meaning(task, tag);
+    return tag.startsWith("I-") ? t("panel.inside", { meaning }) : meaning;
   }
 }

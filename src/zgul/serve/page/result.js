@@ -57,7 +57,7 @@ export class ResultView {
       "aria-label": t("result.sentence", { n: index + 1 }),
     });
     const entities = this.text.entities(index);
-    for (let word = 0; word < words.length; ) {
+    for (let word = 0; word < words.length;) {
       const entity = entities.find(({ first }) => first === word);
       const joined = word > 0 && offsets[word][0] === offsets[word - 1][1];
       const punctuation = joined && !entity && PUNCTUATION.test(words[word]);
@@ -126,14 +126,16 @@ export class ResultView {
         for (const tag of tags) kinds[task].set(tag, (kinds[task].get(tag) ?? 0) + 1);
       }
     }
-    const entry = (task) => ([tag, count]) =>
-      el(
-        "li",
-        { "data-tag": tag, class: task },
-        el("b", {}, tag),
-        ` ${this.meaning(task, tag)} `,
-        el("span", { class: "hint" }, String(count)),
-      );
+    const entry =
+      (task) =>
+      ([tag, count]) =>
+        el(
+          "li",
+          { "data-tag": tag, class: task },
+          el("b", {}, tag),
+          ` ${this.meaning(task, tag)} `,
+          el("span", { class: "hint" }, String(count)),
+        );
     const sorted = (task) => [...kinds[task]].sort(([one], [other]) => (one < other ? -1 : 1)).map(entry(task));
     const sample = (state) => el("span", { class: `sample ${state}`, "aria-hidden": "true" }, t("legend.sample"));
     const marks = [
@@ -181,7 +183,8 @@ export class ResultView {
     const forward = this.current.closest("li").dir === "rtl" ? "ArrowLeft" : "ArrowRight";
     const sentence = Number(this.current.dataset.sentence);
     let target;
-    if (event.key === "ArrowLeft" || event.key === "ArrowRight") target = words[place + (event.key === forward ? 1 : -1)];
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight")
+      target = words[place + (event.key === forward ? 1 : -1)];
     else if (event.key === "ArrowDown") target = this.button(sentence + 1, 0);
     else if (event.key === "ArrowUp") target = this.button(sentence - 1, 0);
     else if (event.key === "Home") target = words[0];

@@ -109,7 +109,12 @@ export async function showExamples(onChoose) {
   const button = (example) =>
     el(
       "button",
-      { type: "button", class: "chip", title: t("examples.title", { name: example.name }), onclick: () => onChoose(example) },
+      {
+        type: "button",
+        class: "chip",
+        title: t("examples.title", { name: example.name }),
+        onclick: () => onChoose(example),
+      },
       example.name,
     );
   byId("examples").replaceChildren(...examples.map((example) => el("li", {}, button(example))));
