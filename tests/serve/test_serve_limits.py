@@ -37,7 +37,7 @@ SENTENCE = "Hetta er ein roynd við nógvum orðum. "
         ({"texts": [{"text": "a", "lang": "fo"}], "task": "parse"}, "task.literal['pos','ner']"),
         ({"texts": [{"text": "a", "lang": "fo"}], "em_steps": 21}, "em_steps"),
         ({"texts": [{"text": "a", "lang": "fo"}], "em_lr": -1}, "em_lr"),
-        ({"texts": [{"text": "a", "lang": "fo"}], "em": False, "em_steps": 2}, "em"),
+        ({"texts": [{"text": "a", "lang": "fo"}], "em": False, "em_steps": 0}, ""),
         ({"texts": [{"text": "a", "lang": "fo"}], "model": "/etc"}, "model"),
         ([], ""),
     ],
@@ -195,6 +195,14 @@ def test_the_log_has_no_text_of_a_user(client: Client, caplog: pytest.LogCapture
     text = caplog.text.lower()
     assert "loynilig" not in text and "POST /v1/tag 200" in caplog.text and "8 words" in caplog.text
     assert "KeyError in" in caplog.text and "GET other 404" in caplog.text and "GET /v1/languages 200" in caplog.text
+
+
+def test_no_path_of_the_machine_is_told(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZGUL_TAGGERS", str(tmp_path))  # an installation without taggers
+    with running(page) as client:
+        for answer in (client.tag("Hetta"), client.get("/v1/languages/fo"), client.get("/static/none")):
+            assert answer.status in (200, 404, 500) and str(tmp_path) not in answer.body.decode()
+        assert client.tag("Hetta").error["code"] == "internal"
 
 
 def test_a_key(page: Path) -> None:

@@ -58,6 +58,12 @@ class TagRequest(_Request):
     em_lr: Rate | None = None
     weights: bool = Field(False, description="Add the share of each source language for each word.")
 
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        if self.em is False and (self.em_steps, self.em_lr) != (None, None):
+            raise ValueError("em is false, so em_steps and em_lr have no meaning; leave them out")
+        return self
+
     @property
     def em_settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("em", "em_steps", "em_lr")}

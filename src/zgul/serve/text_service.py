@@ -56,10 +56,8 @@ class PreparedText:
     @property
     def settings(self) -> dict[str, TaggingSettings]:
         """By task."""
-        one = self.tagger
-        return {
-            task: TaggingSettings(tagger, one.inference[task], one.with_weights) for task, tagger in one.taggers.items()
-        }
+        own = self.tagger
+        return {task: TaggingSettings(one, own.inference[task], own.with_weights) for task, one in own.taggers.items()}
 
     def to_dict(self, predictions: dict[str, list[Prediction]]) -> dict[str, Any]:
         """The answer, from the predictions of each task."""
@@ -72,12 +70,8 @@ class PreparedText:
             for task, served in tagger.served.items()
         ]
         sentences = [to_tagged(sentence, row).to_dict() for sentence, row in zip(self.sentences, own, strict=True)]
-        return {
-            "language": self.spoken.to_dict(),
-            "taggers": taggers,
-            "warnings": self.warnings,
-            "sentences": sentences,
-        }
+        about = {"language": self.spoken.to_dict(), "taggers": taggers, "warnings": self.warnings}
+        return about | {"sentences": sentences}
 
 
 class TextService:
@@ -101,7 +95,7 @@ class TextService:
 
     def load(self, language: Language, **choices: Any) -> TextTagger:
         """The tagger of a language, as `zgul.load` makes it."""
-        with blame("em"), self._loading:
+        with self._loading:
             return self._cached((("lang", language.code), *choices.items()))
 
     async def tag(self, request: TagRequest) -> tuple[bytes, int]:
@@ -123,9 +117,7 @@ class TextService:
             prepared.append(self._prepare_text(request, text, f"texts.{number}"))
             sizes = [len(sentence) for sentence in prepared[-1].sentences]
             if max(sizes, default=0) > self.config.max_sentence:
-                message = (
-                    f"A sentence has more than {self.config.max_sentence:,} words. Cut it, by blank lines in a text."
-                )
+                message = f"A sentence has more than {self.config.max_sentence:,} words. Cut it, by blank lines."
                 raise Problem(413, message, f"texts.{number}")
             words += sum(sizes)
             if words > self.config.max_words:
@@ -165,9 +157,7 @@ def find_language(name: str, text: str, field: str) -> SpokenLanguage:
         language = find(name)
         features = feature_source(language.iso3)  # a language without features and relatives is refused
     if guessed is not None and guessed < SURE_ENOUGH:
-        warnings.append(
-            f"The text looks like {language}, but that is only {guessed:.0%} sure. If it is wrong, name it."
-        )
+        warnings.append(f"The text looks like {language}, but that is only {guessed:.0%} sure. If wrong, name it.")
     if features.iso3 != language.iso3:
         warnings.append(f"URIEL has no features of {language}; those of its closest relative {features} are used.")
     return SpokenLanguage(language, guessed, warnings)
