@@ -1,6 +1,9 @@
 # make tag        install and tag a sample of two languages that the encoder has never seen
+# make serve      install, start the service and open its page (ARGS=options, such as ARGS="--port 9000")
 # make test       install and run the quick tests, in less than five minutes (WORKERS=processes side by side)
 # make test-slow  run the slow tests
+# make test-web   run the tests of the page in a real browser (installs Chromium on Debian if root)
+# make screenshots take the pictures of the page in docs/images again
 # make coverage   run all tests and show which lines they miss
 # make lint       check style, format and types
 # make format     fix style and format where ruff can do it
@@ -20,6 +23,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev-ready
+SERVE  := $(VENV)/.serve-ready
+WEB    := $(VENV)/.web-ready
 ORACLE := .venv-oracle
 DATA   ?= ../shared/data
 OUT    ?= runs/embedded
@@ -36,7 +41,8 @@ COMPILE = $(LOCK)/bin/pip-compile --quiet --upgrade --generate-hashes --allow-un
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help tag test test-slow coverage lint format fuzz chaos dist lock audit scores bench recipe oracle clean
+.PHONY: help tag serve test test-slow test-web screenshots coverage lint format fuzz chaos dist lock audit scores bench \
+	recipe oracle clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -51,9 +57,24 @@ $(READY): pyproject.toml constraints.txt requirements/run.lock | $(BIN)/python
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): $(READY) requirements/dev.lock
+$(SERVE): $(READY) requirements/serve.lock
+	@echo "Installing the packages for the service ..."
+	@$(LOCKED) -r requirements/serve.lock
+	@touch $@
+
+$(DEV): $(SERVE) requirements/dev.lock
 	@echo "Installing the packages for tests ..."
 	@$(LOCKED) -r requirements/dev.lock
+	@touch $@
+
+# a browser, fonts for the scripts of the examples, and what drives the browser
+BROWSER := chromium fonts-noto-core
+$(WEB): $(DEV) requirements/web.lock
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "Installing $(BROWSER) ..." && apt-get -qq update && apt-get -qq install --yes --no-install-recommends $(BROWSER) > /dev/null; \
+		else echo "The tests of the page need Chromium. As root: apt-get install $(BROWSER)" && exit 1; fi; }
+	@$(LOCKED) -r requirements/web.lock
 	@touch $@
 
 tag: $(READY)
@@ -63,14 +84,23 @@ tag: $(READY)
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
+serve: $(SERVE)
+	@$(BIN)/zgul serve $(ARGS)
+
 test: $(DEV)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not web"
 
 test-slow: $(DEV)
 	$(PYTEST) -m slow
 
+test-web: $(WEB)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m web tests/web
+
+screenshots: $(WEB)
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/screenshots.py
+
 coverage: $(DEV)
-	$(PYTEST) --cov --cov-report=term:skip-covered
+	$(PYTEST) -m "not web" --cov --cov-report=term:skip-covered
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -98,11 +128,13 @@ $(LOCK)/.ready: Makefile
 
 lock: $(LOCK)/.ready
 	$(COMPILE) --output-file requirements/run.lock
-	$(COMPILE) --constraint requirements/run.lock --extra dev --output-file requirements/dev.lock
-	sed -i '/^# The following packages/,$$d' requirements/run.lock requirements/dev.lock
+	$(COMPILE) --constraint requirements/run.lock --extra serve --output-file requirements/serve.lock
+	$(COMPILE) --constraint requirements/serve.lock --extra serve --extra dev --output-file requirements/dev.lock
+	$(COMPILE) --constraint requirements/dev.lock --extra serve --extra dev --extra web --output-file requirements/web.lock
+	sed -i '/^# The following packages/,$$d' requirements/*.lock
 
 audit: $(LOCK)/.ready
-	$(LOCK)/bin/pip-audit --strict --disable-pip --no-deps -r requirements/dev.lock
+	$(LOCK)/bin/pip-audit --strict --disable-pip --no-deps -r requirements/web.lock
 
 scores: $(READY)
 	@$(BIN)/python scripts/scores.py --data $(DATA)

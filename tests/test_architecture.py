@@ -31,7 +31,7 @@ ORDER = (
     ("tagger",),
     ("training",),
     ("tagging",),
-    ("paper",),
+    ("paper", "serve"),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
@@ -46,7 +46,9 @@ LATE = {
     "zstandard",
     "torch.utils.tensorboard",
     "huggingface_hub",
+    "zgul.serve",
 }
+SERVICE_LINES = 1_300
 LINES, FUNCTION, FORMULA_FILE = 15_000, 60, 150
 
 
@@ -152,8 +154,10 @@ def test_functions_fit_on_a_screen() -> None:
 
 
 def test_the_source_stays_small() -> None:
-    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES)
-    assert lines <= LINES, f"{lines:,} lines"
+    service = [file for file in FILES if part_of(file) == "serve" or file.stem == "serve_command"]
+    for files, most in ((service, SERVICE_LINES), (set(FILES) - set(service), LINES)):
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+        assert lines <= most, f"{lines:,} lines"
 
 
 @pytest.mark.parametrize(

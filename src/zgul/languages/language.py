@@ -110,7 +110,7 @@ def find(query: str | Language) -> Language:
         raise ZgulError('No language given. Name one by code or name, for example "fo" or "Faroese".')
     if text.lower() in _codes():
         return _language(_codes()[text.lower()])
-    rows = _names().get(_plain(text), ())
+    rows = _names().get(plain_name(text), ())
     if len(rows) == 1:
         return _language(rows[0])
     if rows:
@@ -118,7 +118,7 @@ def find(query: str | Language) -> Language:
         raise ZgulError(f'"{query}" is the name of several languages; use a code: {choices}.')
     if tagged := _find_tag(text):
         return tagged
-    similar = ", ".join(map(str, _similar(_plain(query))))
+    similar = ", ".join(map(str, _similar(plain_name(query))))
     hint = f"Did you mean {similar}?" if similar else "Give its ISO 639 code or its English name."
     raise ZgulError(f'No language is called "{query}". {hint}')
 
@@ -172,7 +172,7 @@ def _names() -> dict[str, tuple[int, ...]]:
     for row, aliases in enumerate(table.aliases):
         for rank, name in enumerate((table.name[row], table.autonym[row], *aliases.split("\t"))):
             if name:
-                ranks.setdefault(_plain(name), {}).setdefault(row, min(rank, 2))
+                ranks.setdefault(plain_name(name), {}).setdefault(row, min(rank, 2))
     names: dict[str, tuple[int, ...]] = {}
     for name, by_row in ranks.items():
         rows = [row for row, rank in by_row.items() if rank == min(by_row.values())]
@@ -180,7 +180,7 @@ def _names() -> dict[str, tuple[int, ...]]:
     return names
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Lower case without accents and punctuation: what a user with an English keyboard types."""
     name = name.casefold().translate(_PLAIN_LETTERS)
     letters = (c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))

@@ -82,7 +82,7 @@ class Input:
         self.position = 0  # bytes that were read
         self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
-        self._encoding = "ascii"  # so far; other lines may show that it is UTF-8, Latin-1 or UTF-16
+        self.encoding = "ascii"  # so far; other lines may show that it is UTF-8, Latin-1 or UTF-16
         try:
             self._beginning = self._stream.peek(1024)
         except DAMAGED as error:
@@ -90,7 +90,7 @@ class Input:
         if not_text := next((about for magic, about in _NOT_TEXT.items() if self._beginning.startswith(magic)), None):
             raise ZgulError(f"{name} is {not_text[0]}, but zgul reads plain text. {not_text[1]}")
         if self._beginning.startswith(_UTF16):
-            self._encoding = "utf-16"
+            self.encoding = "utf-16"
             self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
             warnings.warn(f"{name} is read as UTF-16.", ZgulWarning, stacklevel=3)
         path = Path(name)
@@ -132,8 +132,8 @@ class Input:
 
     def _next_line(self, limit: int) -> bytes | str:
         line: bytes | str = self._stream.readline(limit)
-        self.position += len(line) * (2 if self._encoding == "utf-16" else 1)
-        if isinstance(line, str) or self._encoding == "utf-8" or line.isascii() or len(line) == limit:
+        self.position += len(line) * (2 if self.encoding == "utf-16" else 1)
+        if isinstance(line, str) or self.encoding == "utf-8" or line.isascii() or len(line) == limit:
             return line
         return self._decode(line)
 
@@ -141,18 +141,18 @@ class Input:
         """Decode a line with letters other than ASCII. The first such line shows whether the text is UTF-8."""
         with contextlib.suppress(UnicodeDecodeError):
             text = line.decode("utf-8")
-            if self._encoding == LATIN1:
+            if self.encoding == LATIN1:
                 problem = "has lines in UTF-8 and lines in another encoding. Convert it to UTF-8 first."
                 raise ZgulError(f"{self.name} {problem}")
-            self._encoding = "utf-8"
+            self.encoding = "utf-8"
             return text
         text = line.decode(LATIN1, "replace")
         letters = [letter for letter in text if letter.isalpha()]
         western = 2 * sum(map(str.isascii, letters)) >= len(letters)  # most letters are ASCII
         if not western or not all((sign.isprintable() and sign != "\ufffd") or sign.isspace() for sign in text):
             return line
-        if self._encoding != LATIN1:
-            self._encoding = LATIN1
+        if self.encoding != LATIN1:
+            self.encoding = LATIN1
             problem = f"{self.name} is not UTF-8. It is read as Latin-1 (Windows-1252)."
             advice = "If letters come out wrong, convert it first: iconv -f ENCODING -t UTF-8"
             warnings.warn(f"{problem} {advice}", ZgulWarning, stacklevel=4)

@@ -101,16 +101,16 @@ class TextTagger:
         """
         warned = long = False
         for window in windows:
-            sentences = [_in_language(sentence, self.language.code) for sentence in window]
+            sentences = [in_language(sentence, self.language.code) for sentence in window]
             full = [sentence for sentence in sentences if sentence.words]
             layers: dict[str, Iterator[Layer]] = {}
             for task, tagger in self.taggers.items():
-                problem = "" if warned else _check_script(tagger, full, begun)
+                problem = "" if warned else check_script(tagger, full, begun)
                 if problem:
                     warnings.warn(problem, ZgulWarning, stacklevel=2)
                     warned = True
                 predictions = tagger.predict(full, **vars(self.inference[task]), weights=self.with_weights)
-                layers[task] = iter([_layer(prediction, tagger) for prediction in predictions])
+                layers[task] = iter([to_layer(prediction, tagger) for prediction in predictions])
             begun = True
             long |= sum(map(len, full)) >= WINDOW
             if long:
@@ -118,7 +118,7 @@ class TextTagger:
             empty = dict.fromkeys(layers, repeat(Layer([], [])))  # of a sentence without words
             sources = [layers if sentence.words else empty for sentence in sentences]
             own = ({task: next(layer) for task, layer in source.items()} for source in sources)
-            yield list(map(_tagged, sentences, own))
+            yield list(map(to_tagged, sentences, own))
 
     def windows(self, items: Iterable[T]) -> Iterator[list[T]]:
         """Cut a stream of sentences into windows. The first ones are smaller. A GPU needs more words at once."""
@@ -160,13 +160,13 @@ def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
     return text.text if text.text is not None else " ".join(text.words), [text]
 
 
-def _in_language(sentence: Sentence, code: str) -> Sentence:
+def in_language(sentence: Sentence, code: str) -> Sentence:
     """Set the sentence's language to the tagger's, except for words that have a language of their own."""
     own = sentence.word_languages
     return replace(sentence, language=code, word_languages=own and [word or code for word in own])
 
 
-def _check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> str:
+def check_script(tagger: Tagger, sentences: Sequence[Sentence], begun: bool) -> str:
     """A warning if the encoder does not know these sentences, or one of them. At the beginning of a text, an error."""
     lettered = [[word for word in sentence.words if any(map(str.isalpha, word))] for sentence in sentences]
     words = [word for passage in lettered for word in passage]
@@ -187,7 +187,7 @@ def _unknown(share: float, words: list[str]) -> str:
     return f"The encoder does not know the script: {pieces} are unknown to it"
 
 
-def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
+def to_layer(prediction: Prediction, tagger: Tagger) -> Layer:
     weights = None
     if prediction.weights is not None:
         shares = prediction.weights.mean(axis=1)  # [words, K, N] -> [words, N]
@@ -195,7 +195,7 @@ def _layer(prediction: Prediction, tagger: Tagger) -> Layer:
     return Layer(prediction.tags, [float(p) for p in prediction.probabilities], weights)
 
 
-def _tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
+def to_tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:
     text, offsets, start = sentence.text, sentence.offsets, sentence.start
     if text is None or offsets is None:
         text = " ".join(sentence.words)

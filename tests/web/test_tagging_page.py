@@ -1,0 +1,225 @@
+"""Tagging on the page: texts, languages, files, settings in the address, errors."""
+
+from collections.abc import Callable
+
+import pytest
+from page_actions import LONG, Page, choose_language, choose_task, drop_file, expect, result, tag, tag_example, word
+
+FAROESE = "Kettan svevur á borðinum. Hon droymir um fisk."
+CONLLU = "\n".join(
+    "\t".join([str(number), form, *"________"]) for number, form in enumerate(["Kettan", "svevur", "."], start=1)
+)
+
+
+def test_one_click_tags_an_example(page: Page) -> None:
+    words = tag_example(page, "Faroese")
+    assert words.count() > 5
+    expect(words.first.locator(".tag")).to_have_text("ADP")
+    expect(page.locator("#summary")).to_contain_text("1 sentence")
+    expect(page.locator("#legend")).to_contain_text("NOUN noun")
+    expect(page.locator("#about")).to_contain_text("Icelandic")
+    expect(page.locator("#about")).to_contain_text("Expect an F1 of about 78")
+    expect(page.locator("#result-heading")).to_be_focused()
+
+
+def test_names_stand_as_spans_with_their_kind(page: Page) -> None:
+    tag_example(page, "Hausa")
+    place = page.locator(".entity", has_text="Kano")
+    expect(place.locator(".entity-label")).to_have_text("LOC")
+    expect(word(page, "Kano")).to_contain_text("place")  # what a screen reader says
+
+
+def test_both_tasks_at_once(page: Page) -> None:
+    choose_task(page, "Both")
+    tag(page, "Aisha ta tafi Kano jiya.", "Hausa")
+    expect(word(page, "Kano").locator(".tag")).to_have_text("PROPN")
+    expect(page.locator(".entity", has_text="Kano")).to_have_count(1)
+
+
+def test_a_language_is_chosen_by_keyboard_alone(page: Page) -> None:
+    box = page.get_by_role("combobox", name="Language", exact=True)
+    box.focus()
+    page.keyboard.type("føroyskt")  # what its speakers call it
+    first = page.locator("#languages [role=option]").first
+    expect(first).to_contain_text("Faroese")
+    expect(box).to_have_attribute("aria-expanded", "true")
+    expect(first).to_have_attribute("aria-selected", "true")
+    assert box.get_attribute("aria-activedescendant") == first.get_attribute("id")
+    page.keyboard.press("Enter")
+    expect(box).to_have_value("Faroese")
+    expect(box).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("#about h2")).to_contain_text("Faroese")
+
+
+def test_arrows_move_in_the_list_and_escape_keeps_the_language(page: Page) -> None:
+    choose_language(page, "Faroese")
+    box = page.locator("#language")
+    box.focus()
+    page.keyboard.press("ArrowDown")
+    options = page.locator("#languages [role=option]")
+    expect(options.first).to_contain_text("Guess the language")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(options.last).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator("#languages")).to_be_hidden()
+    expect(box).to_have_value("Faroese")
+
+
+def test_a_language_that_does_not_exist_is_not_found(page: Page) -> None:
+    page.fill("#language", "Qqqzzz")
+    expect(page.locator("#languages")).to_contain_text("No language of this name")
+
+
+def test_the_language_is_guessed(page: Page) -> None:
+    tag(page, FAROESE)
+    expect(page.locator("#about h2")).to_contain_text("Faroese")
+    expect(page.locator("#about")).to_contain_text("Guessed from the text")
+
+
+def test_the_whole_way_by_keyboard(page: Page) -> None:
+    page.locator("#text").focus()
+    page.keyboard.type(FAROESE)
+    page.keyboard.press("Control+Enter")
+    result(page)
+    expect(page.locator("#result-heading")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(word(page, "Kettan")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(word(page, "svevur")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(word(page, "Hon")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#panel-word")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#panel")).to_be_hidden()
+    expect(word(page, "Hon")).to_be_focused()
+
+
+def test_a_text_file_is_dropped(page: Page) -> None:
+    drop_file(page, "letter.txt", FAROESE)
+    expect(page.locator("#text")).to_have_value(FAROESE)
+    page.click("#submit")
+    assert result(page).count() == 10
+
+
+def test_a_conllu_file_keeps_its_words(page: Page) -> None:
+    choose_language(page, "Faroese")
+    drop_file(page, "letter.conllu", CONLLU + "\n\n" + CONLLU.replace("svevur", "eitur") + "\n\n")
+    expect(page.locator("#file-note")).to_contain_text("letter.conllu: 2 sentences")
+    expect(page.locator("#text")).to_have_attribute("readonly", "")
+    page.click("#submit")
+    assert result(page).count() == 6
+    expect(page.locator("#summary")).to_contain_text("2 sentences")
+    page.click("#clear")
+    expect(page.locator("#text")).to_be_editable()
+
+
+def test_one_language_is_guessed_for_all_sentences_of_a_file(page: Page) -> None:
+    with page.expect_request(
+        lambda one: one.url.endswith("/v1/tag") and "words" in one.post_data_json["texts"][0]
+    ) as sent:
+        drop_file(page, "letter.conllu", CONLLU + "\n\n" + CONLLU + "\n\n")
+        expect(page.locator("#file-note")).to_be_visible()
+        page.click("#submit")
+    assert {text["lang"] for text in sent.value.post_data_json["texts"]} == {"fo"}
+    expect(page.locator("#about")).to_contain_text("Guessed from the text", timeout=LONG)
+
+
+def test_a_file_is_chosen(page: Page) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.click("#choose")
+    chooser.value.set_files({"name": "letter.txt", "mimeType": "text/plain", "buffer": FAROESE.encode("utf-16")})
+    expect(page.locator("#text")).to_have_value(FAROESE)
+    expect(page.locator("#file-note")).to_contain_text("not UTF-8")
+
+
+def test_the_address_keeps_the_settings_and_never_the_text(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    choose_task(page, "Parts of speech")
+    page.select_option("#em", "5")
+    tag(page, FAROESE, "Faroese")
+    assert page.evaluate("location.hash") == "#lang=fo&task=pos&em=5"
+    assert "Kettan" not in page.url and "svevur" not in page.url
+    again = open_page(page.evaluate("location.hash"))
+    expect(again.locator("#language")).to_have_value("Faroese")
+    expect(again.get_by_role("radio", name="Parts of speech")).to_be_checked()
+    expect(again.locator("#em")).to_have_value("5")
+    expect(again.locator("#text")).to_have_value("")
+
+
+def test_settings_of_a_broken_address_are_left_out(open_page: Callable[..., Page]) -> None:
+    page = open_page("#lang=<b>&task=all&em=99")
+    expect(page.locator("#language")).to_have_value("Guess the language")
+    expect(page.get_by_role("radio", name="Suggested")).to_be_checked()
+    expect(page.locator("#em")).to_have_value("")
+
+
+def test_the_settings_of_em_are_sent(page: Page) -> None:
+    sent = {}
+    for value in ("", "0", "2"):
+        page.select_option("#em", value)
+        with page.expect_request("**/v1/tag") as request:
+            tag(page, FAROESE, "Faroese")
+        body = request.value.post_data_json
+        sent[value] = (body["em"], body["em_steps"])
+    assert sent == {"": (None, None), "0": (False, None), "2": (True, 2)}
+
+
+@pytest.mark.parametrize(("example", "direction"), [("Sindhi", "rtl"), ("Central Kurdish", "rtl"), ("Tigrinya", "ltr")])
+def test_text_runs_in_the_direction_of_its_script(page: Page, example: str, direction: str) -> None:
+    words = tag_example(page, example)
+    expect(page.locator(".sentences > li").first).to_have_attribute("dir", direction)
+    first, second = (words.nth(index).bounding_box() for index in (0, 1))
+    assert first and second and (first["x"] > second["x"]) == (direction == "rtl")
+    if direction == "rtl":  # the arrow goes where the eye goes
+        words.first.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(words.nth(1)).to_be_focused()
+
+
+def test_an_error_of_the_service_is_shown_as_it_is(page: Page) -> None:
+    with page.expect_response("**/v1/tag") as answer:
+        choose_language(page, "Faroese")
+        page.fill("#text", "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎠᏂᏴᏫᏯ ᎤᏂᏬᏂᎯᏍᏗ")  # a script that the encoder does not know
+        page.click("#submit")
+    message = answer.value.json()["error"]["message"]
+    assert answer.value.status == 422 and message
+    expect(page.get_by_role("alert")).to_contain_text(message)
+
+
+def test_a_file_that_is_refused_says_why(page: Page) -> None:
+    drop_file(page, "letter.txt.gz", "not packed")
+    expect(page.get_by_role("alert")).to_contain_text("file:")
+    expect(page.locator("#file-note")).to_be_hidden()
+
+
+def test_no_text_is_an_error_of_the_page(page: Page) -> None:
+    page.click("#submit")
+    expect(page.get_by_role("alert")).to_contain_text("There is no text to tag")
+    expect(page.locator("#text")).to_be_focused()
+
+
+def test_markup_in_a_text_stays_text(page: Page) -> None:
+    words = tag(page, "Kettan <img src=x onerror=alert(1)> svevur á <b>borðinum</b>.", "Faroese")
+    assert page.locator("#sentences img, #sentences b").count() == 0
+    assert words.count() > 5
+
+
+def test_while_it_waits_it_says_so(page: Page) -> None:
+    page.route("**/v1/tag", lambda route: None)  # never answered
+    page.fill("#text", FAROESE)
+    page.click("#submit")
+    expect(page.locator("#message")).to_contain_text("loads its tagger")
+    expect(page.locator("#result")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#submit")).to_have_text("Tagging …")
+
+
+def test_a_service_that_has_stopped_is_an_error(page: Page) -> None:
+    page.route("**/v1/tag", lambda route: route.fulfill(status=413, body="<html>a proxy</html>"))
+    page.fill("#text", FAROESE)
+    page.click("#submit")
+    expect(page.get_by_role("alert")).to_contain_text("(413)")
