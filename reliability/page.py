@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from reliability import ROOT
+from reliability.segmenter import EACH
+from reliability.strange import LAST
 from zgul.files import atomic_write, read_json, write_json
 
 TARGETS = {  # what a target of the fuzzer covers
-    "readers": "CoNLL-U, columns, WikiAnn and text, in 13 encodings and 5 packings; 2% go through a tagger",
+    "readers": "CoNLL-U, columns, WikiAnn and text, in 12 encodings, plain and in 4 packings; 2% go through a tagger",
     "segmenter": "running text; 12 code points of Unicode in each case, in turn, among others that are drawn",
     "configurations": "YAML, JSON, option groups, `--set`, command lines",
     "folders": "taggers, encoders and AdapterHub's adapters: JSON, safetensors, pickles, tokenizers",
@@ -57,8 +59,13 @@ def _fuzz(folder: Path) -> str:
         costs = [f"{found['seconds']:,.0f} s", f"{found['slowest']:.2f} s", f"{found['memory'] / 1e6:,.0f} MB"]
         rows.append([f"`{name}`", covers, *counts, *costs, f"{found['seed']}", f"{found['commit']}, {found['date']}"])
         notes += [f"- `{case}` failed: {problem}" for case, problem in found["failures"].items()]
+        if name == "segmenter":
+            points = min(EACH * found["cases"], LAST + 1)
+            notes.append(
+                f"- The cases of `segmenter` had {points:,} of {LAST + 1:,} code points, up to U+{points - 1:X}."
+            )
     heads = ["target", "what", "cases", "accepted", "refused", "failed", "time", "slowest case", "most memory", "seed"]
-    return _table([*heads, "commit"], rows) + "".join(f"{note}\n" for note in notes)
+    return _table([*heads, "commit"], rows) + "".join(f"\n{note}" for note in notes) + "\n"
 
 
 def _chaos(folder: Path) -> str:
