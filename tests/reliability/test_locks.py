@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from pathlib import Path
@@ -13,7 +14,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RUN = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
-DEV = PROJECT["project"]["optional-dependencies"]["dev"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+LOCKS = {"run": RUN, "serve": RUN + EXTRAS["serve"]}  # each lock holds what the one before it holds, and more
+LOCKS["dev"] = LOCKS["serve"] + EXTRAS["dev"]
+LOCKS["web"] = LOCKS["dev"] + EXTRAS["web"]
 UNLOCKED = {"torch"}  # see SECURITY.md
 ENTRY = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 
@@ -25,7 +29,7 @@ def pins(name: str) -> dict[str, str]:
     return {canonicalize_name(match[1]): match[2] for match in ENTRY.finditer(text)}
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("run", RUN), ("dev", [*RUN, *DEV])], ids=["run", "dev"])
+@pytest.mark.parametrize(("name", "wanted"), LOCKS.items(), ids=LOCKS)
 def test_a_lock_has_what_the_project_asks_for(name: str, wanted: list[str]) -> None:
     held = pins(name)
     for asked in map(Requirement, wanted):
@@ -35,6 +39,6 @@ def test_a_lock_has_what_the_project_asks_for(name: str, wanted: list[str]) -> N
         assert version and asked.specifier.contains(version), f"{asked} is not in {name}.lock. Run: make lock"
 
 
-def test_both_locks_have_the_same_versions() -> None:
-    run, dev = pins("run"), pins("dev")
-    assert run.items() <= dev.items() and not UNLOCKED & dev.keys()
+def test_all_locks_have_the_same_versions() -> None:
+    for smaller, larger in itertools.pairwise(map(pins, LOCKS)):
+        assert smaller.items() <= larger.items() and not UNLOCKED & larger.keys()

@@ -117,7 +117,7 @@ def test_the_explanation_agrees_with_the_tagger_at_the_first_and_the_last_step(
     name = zgul.load(language, task).served[task].name
     tagger = load_shipped(name)
     sentence = Sentence(words, language=language)
-    assert found["labels"] == tagger.labels and found["sources"] == tagger.bank_languages
+    assert found["labels"] == list(tagger.labels) and found["sources"] == tagger.bank_languages
     assert len(found["steps"]) == steps + 1
     for t in (0, steps):
         em = EMConfig(steps=t, lr=10.0)
