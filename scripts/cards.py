@@ -25,7 +25,7 @@ from ship import SHIPPED, read_results, shipped_bits
 
 from zgul.files import atomic_write, read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS, find, most_related
-from zgul.paper.numbers import average as paper_average
+from zgul.paper.numbers import printed_average as paper_average
 
 TEXTS = Path(__file__).with_name("cards")
 FACTS: dict[str, Any] = read_json(TEXTS / "facts.json")

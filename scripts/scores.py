@@ -24,7 +24,7 @@ from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
 from zgul.files import atomic_write, write_json
 from zgul.languages import GROUPS, TARGETS, find
-from zgul.paper.numbers import ZERO_SHOT, average
+from zgul.paper.numbers import ZERO_SHOT, printed_average
 from zgul.tagging import evaluation_run
 from zgul.tagging.loading import load
 from zgul.tagging.serving import serving, shipped_names
@@ -61,7 +61,7 @@ def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:
         if len(scored) == len(group.targets):
             own, goal = mean(results[target]["f1"] for target in scored), GOALS[group.name]
             verdict = f"{goal:g}: {'reached' if own >= goal else 'missed'}"
-            rows.append([f"**{group.name}**", "", "", "", f"{own:.1f}", f"{average(group.name, 'ZGUL'):.1f}", verdict])
+            rows.append([f"**{group.name}**", "", "", "", f"{own:.1f}", f"{printed_average(group.name, 'ZGUL'):.1f}", verdict])
     return rows
 
 
