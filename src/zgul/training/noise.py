@@ -14,13 +14,15 @@ from functools import cache
 from itertools import accumulate
 
 import numpy as np
+import regex
 
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.training.config import NoiseConfig
 
 INSERT, DELETE, SWAP, REPLACE = range(4)
-JOINERS = "\u200c\u200d"  # zero-width, inside Indic and Arabic words: they belong to the letter before
+# a character with the marks that follow it, and the zero-width joiners of Indic and Arabic words
+_UNIT = regex.compile(r"(?s).[\p{M}\u200c\u200d]*")
 
 
 class CharacterNoise:
@@ -58,7 +60,7 @@ class CharacterNoise:
 
     def _edit(self, word: str, chances: list[float]) -> str:
         """``chances``: for the number of edits, then for the kind, place and letter of each."""
-        units = _units(word)
+        units = _UNIT.findall(word)
         for edit in range(1 + int(chances[0] * self.config.edits)):
             kind, place, letter = chances[1 + 3 * edit : 4 + 3 * edit]
             self._edit_once(units, int(kind * 4), place, letter)
@@ -128,16 +130,3 @@ def _script(character: str) -> str:
 @cache
 def _is_letter(unit: str) -> bool:
     return unicodedata.category(unit[0])[0] == "L"
-
-
-def _units(word: str) -> list[str]:
-    """The word cut into characters, each with the marks and joiners that follow it."""
-    if word.isascii():
-        return list(word)
-    units: list[str] = []
-    for character in word:
-        if units and (character in JOINERS or _script(character).endswith("+")):
-            units[-1] += character
-        else:
-            units.append(character)
-    return units
