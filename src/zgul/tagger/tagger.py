@@ -214,7 +214,7 @@ class Tagger:
             for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em), rows):
                 keep(batch, inferred)
                 count(len(batch))
-        return self._predictions({name: encoded.by_word(v).numpy() for name, v in kept.items()}, encoded.sentence_sizes)
+        return self.decoded(encoded, kept)
 
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
@@ -232,16 +232,17 @@ class Tagger:
             limit = limit if fitted == fits else fitted * length
             yield from done
 
-    def _predictions(self, kept: dict[str, NDArray[np.float32]], sizes: NDArray[np.int64]) -> list[Prediction]:
-        """Decode the probabilities of all words, and cut the results into sentences of these sizes."""
-        p = kept["probabilities"]  # [words, C]
+    def decoded(self, encoded: EncodedCorpus, kept: dict[str, Tensor]) -> list[Prediction]:
+        """Decode the label probabilities of pieces [P, C], and cut all that was kept of pieces into sentences."""
+        sizes, words = encoded.sentence_sizes, {name: encoded.by_word(value).numpy() for name, value in kept.items()}
+        p = words["probabilities"]  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
-        kept = kept | {"probabilities": p[np.arange(len(p)), tags]}
+        words["probabilities"] = p[np.arange(len(p)), tags]
         names = [self.labels[tag] for tag in tags.tolist()]
         repair = to_iob2 if self.task == "ner" and self.decode == "words" else list
         ends = np.cumsum(sizes)
         places = [slice(start, stop) for start, stop in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
-        return [Prediction(repair(names[at]), **{name: value[at] for name, value in kept.items()}) for at in places]
+        return [Prediction(repair(names[at]), **{name: value[at] for name, value in words.items()}) for at in places]
 
 
 def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tuple[Batch, Any]]:

@@ -75,7 +75,7 @@ class CharacterNoise:
 
     def _edit_once(self, units: list[str], kind: int, place: float, chance: float) -> None:
         """One edit in place. ``place`` and ``chance`` in [0, 1) choose where and which letter."""
-        letters = [index for index, unit in enumerate(units) if _is_letter(unit)]
+        letters = [index for index, unit in enumerate(units) if unit[0].isalpha()]
         if not letters:
             return
         if len(letters) == 1 and kind in (DELETE, SWAP):
@@ -86,7 +86,7 @@ class CharacterNoise:
             units[at + (gap == len(letters)) : at + (gap == len(letters))] = self._draw(units[at][0], chance)
             return
         at = letters[int(place * len(letters))]
-        beside = [index for index in (at + 1, at - 1) if 0 <= index < len(units) and _is_letter(units[index])]
+        beside = [index for index in (at + 1, at - 1) if 0 <= index < len(units) and units[index][0].isalpha()]
         if kind == DELETE:
             del units[at]
         elif kind == SWAP and beside:
@@ -125,8 +125,3 @@ def _script(character: str) -> str:
     category = unicodedata.category(character)[0]
     script = unicodedata.name(character, "UNKNOWN").split()[0]
     return {"L": script, "M": f"{script}+"}.get(category, "")
-
-
-@cache
-def _is_letter(unit: str) -> bool:
-    return unicodedata.category(unit[0])[0] == "L"

@@ -23,7 +23,7 @@ from zgul.encoders.batches import EncodedCorpus, PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.files import write_json
-from zgul.progress import Report, Status, silent
+from zgul.progress import Report, Status, counter, silent
 from zgul.tagger import Tagger
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
@@ -192,13 +192,12 @@ class Trainer:
         """The best label of each piece of the dev sets [P], in batches of this many tokens."""
         model = self.tagger.model.eval()
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.long, device=self.device)
-        done = 0
+        count = counter(report, "dev sets", len(self.dev))
         for batch in self.dev.batches(tokens, multiple=LENGTH_STEP):
             with mixed_precision(self.device, self.config.precision):
                 logits = model(batch)
             self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
-            done += len(batch)
-            report(Status("dev sets", done, len(self.dev)))
+            count(len(batch))
         return predicted
 
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
