@@ -52,8 +52,6 @@ class AdapterOutputs:
 class Bank(nn.Module):
     """N language adapters of one encoder. They are frozen unless ``requires_grad_`` says otherwise."""
 
-    standardised: Tensor  # [N] bool: adapters that see h with mean 0 and variance 1
-
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
         self.languages = [adapter.language for adapter in adapters]
@@ -75,8 +73,8 @@ class Bank(nn.Module):
         self.up_bias = nn.Parameter(torch.zeros(depth, count, width), requires_grad=False)  # [L, N, d]
         self.invertible = nn.ModuleList(deepcopy(a.invertible).cpu() for a in adapters if a.invertible)
         self.invertible.requires_grad_(False)
-        # on the bank's device, because a step that is captured as a graph cannot copy it there
-        self.register_buffer("standardised", torch.tensor(self.standardise), persistent=False)
+        # [N] bool: adapters that see h with mean 0 and variance 1; in graphs it must be on the bank's device
+        self.standardised = nn.Buffer(torch.tensor(self.standardise), persistent=False)
         with torch.no_grad():
             for n, adapter in enumerate(adapters):
                 for i, layer in enumerate(adapter.layers):

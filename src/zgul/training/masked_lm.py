@@ -99,8 +99,6 @@ def mask_pieces(
 class MaskedLM(nn.Module):
     """An encoder with a bank in it, under a masked-LM head."""
 
-    specials: Tensor
-
     def __init__(
         self, encoder: Encoder, head: MLMHead, bank: Bank | None, pieces: PieceEncoder, masked: float = 0.15
     ) -> None:
@@ -111,7 +109,7 @@ class MaskedLM(nn.Module):
         self.encoder, self.head, self.bank, self.masked = encoder, head, bank, masked
         self.vocabulary, self.mask_id = head.bias.shape[0], tokenizer.mask
         specials = torch.tensor([tokenizer.begin, tokenizer.end, tokenizer.pad], device=head.bias.device)
-        self.register_buffer("specials", specials)
+        self.specials = nn.Buffer(specials)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """Map ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d]."""

@@ -41,12 +41,6 @@ OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's param
 MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
 
 
-def seed_everything(seed: int) -> None:
-    """Seed torch and numpy, which draw new parameters and dropout."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - libraries may still draw from it
-
-
 class Trainer:
     """Trains the model of a tagger in place."""
 
