@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from benchmarks.setup import encode
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.corpora.sentence import Sentence
+from zgul.corpora.sentence import Sentence, to_iob2
 from zgul.devices import shared_copy
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import masked_attention
 from zgul.ensemble.em import PADDED, EMConfig
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
-from zgul.tagger.decoding import valid_iob2
 
 
 class Layer(nn.Module):
@@ -109,4 +108,4 @@ def tag_by_release(
             batch = corpus.batch(rows, min(length, tagger.pieces.max_pieces + 2))
             best = release.minimise_entropy(batch, em.steps, em.lr).argmax(dim=-1)
             tags += [tagger.labels[int(tag)] for tag in best[batch.words]]
-        yield valid_iob2(tags) if tagger.task == "ner" else tags
+        yield to_iob2(tags) if tagger.task == "ner" else tags

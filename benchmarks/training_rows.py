@@ -55,7 +55,7 @@ def training(context: Context) -> Result:
             corpus = data.encode(train, tagger.pieces, tagger.language_table(list(sources)))
             batches = training_batches(corpus.to(context.device), count, rows)
         optimiser = Optimiser(tagger.model.train(), lr=1e-4)
-        steppers[name] = Stepper(tagger.model, optimiser, data.allowed.to(context.device), rows)
+        steppers[name] = Stepper(tagger.model, optimiser, data.allowed.to(context.device), rows, "float32")
     losses: dict[str, list[float]] = {name: [] for name in METHODS}
 
     def epoch(name: str) -> None:

@@ -23,13 +23,12 @@ import torch
 from torch import Tensor
 
 from zgul import encoders
-from zgul.adapters.bank import Bank
+from zgul.adapters.bank import AdapterOutputs, Bank
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
 from zgul.corpora.data_folder import DataFolder
 from zgul.devices import find_device
 from zgul.encoders.batches import PieceEncoder
-from zgul.encoders.encoder import masked_attention
 from zgul.files import write_json
 from zgul.languages import SOURCES
 from zgul.progress import Status
@@ -41,6 +40,8 @@ MEASURED = 200  # blocks that masked accuracy and perplexity are measured on
 TARGET_WORDS = 40_000  # of each of a target's files, which are only used to measure
 VARIANTS = ("zero", "shared", "mixed")
 HEAD_LR = 2e-3
+MIXED = 0.5  # share of the blocks that are read with two adapters
+PART = (0.3, 1.0)  # of a block's own adapter in such a mixture
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,11 @@ class AdapterMaker:
         return Bank(adapters, width=self.encoder.width, depth=self.encoder.depth).to(self.device)
 
     def train(
-        self, stage: str, bank: Bank | None, texts: list[Tensor], steps: int, lr: float, mix: float = 0.0
+        self, stage: str, bank: Bank | None, texts: list[Tensor], steps: int, lr: float, kind: type[MaskedLM] = MaskedLM
     ) -> None:
         blocks = self.settings.blocks * (len(SOURCES) // len(texts))
-        config = MLMConfig(steps=steps, blocks=blocks, lr=lr, mix=mix)
-        model = MaskedLM(self.encoder, self.head, bank, self.pieces)
+        config = MLMConfig(steps=steps, blocks=blocks, lr=lr)
+        model = kind(self.encoder, self.head, bank, self.pieces)
         train_masked_lm(model, texts, config, stage=stage, report=self.report)
 
     def report(self, status: Status) -> None:
@@ -131,8 +132,8 @@ class AdapterMaker:
     def train_variant(self, variant: str) -> list[LanguageAdapter]:
         start = self.new if variant == "zero" else self.shared
         bank = self.bank([replace(start, language=source) for source in SOURCES]).requires_grad_(True)
-        mix = 0.5 if variant == "mixed" else 0.0
-        self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, mix)
+        kind = MixedLM if variant == "mixed" else MaskedLM
+        self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, kind)
         return [bank.extract(source) for source in SOURCES]
 
     @torch.no_grad()
@@ -147,18 +148,32 @@ class AdapterMaker:
         }
 
 
+class MixedLM(MaskedLM):
+    """Half of the blocks are read with another adapter mixed in, so that a weighted sum of adapters means something."""
+
+    order: Tensor  # [N]: adapter n is mixed into the blocks of language order[n]
+    share: Tensor  # [N B]: how much of its own adapter each block gets
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.bank is not None
+        self.order = torch.rand(len(self.bank), device=ids.device).argsort()
+        part = torch.empty(len(ids), device=ids.device).uniform_(*PART)
+        self.share = torch.where(torch.rand_like(part) < MIXED, part, 1.0)
+        return super().forward(ids)
+
+    def adapt(self, bank: Bank, layer: int, h: Tensor) -> Tensor:
+        own = super().adapt(bank, layer, h)
+        given = h.unflatten(0, (len(bank), -1))[self.order].flatten(0, 1)
+        other = super().adapt(bank, layer, given).unflatten(0, (len(bank), -1))[self.order.argsort()].flatten(0, 1)
+        return torch.lerp(other, own, self.share[:, None, None].to(own.dtype))
+
+
 class UniformLM(MaskedLM):
     """Every block is read with the mean of all adapters."""
 
-    def hidden(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> Tensor:
-        assert self.bank is not None
-        hidden, attend = self.encoder.embed(ids), masked_attention(None)
-        even = hidden.new_full((1, 1, len(self.bank)), 1 / len(self.bank))
-        for index in range(self.encoder.depth):
-            x, f = self.encoder.layer(index, hidden, attend)
-            u = self.bank(index, self.encoder.layer_norm(index, f + x)).mix(even)
-            hidden = self.encoder.layer_norm(index, f + u + x)
-        return hidden
+    def adapt(self, bank: Bank, layer: int, h: Tensor) -> Tensor:
+        outputs: AdapterOutputs = bank(layer, h)
+        return outputs.mix(h.new_full((1, 1, len(bank)), 1 / len(bank)))
 
 
 def make_adapters(data: Path, output: Path, encoder: str, settings: Settings, workers: int = 12) -> None:

@@ -1,6 +1,5 @@
 """Scores equal seqeval's own, and the real test files give the paper's class supports."""
 
-import io
 import time
 import warnings
 from pathlib import Path
@@ -9,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from seqeval.metrics import accuracy_score, classification_report, f1_score, precision_score, recall_score
 
 from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
-from zgul.evaluation import chunk_counts, format_scores, scores
+from zgul.evaluation import chunk_counts, scores
 from zgul.files import open_binary
 
 IOB = ["O"] + [f"{prefix}-{kind}" for prefix in "BI" for kind in ("PER", "LOC", "ORG", "DATE")]
@@ -120,22 +118,6 @@ def test_upos_runs_are_chunks_and_conjunctions_one_class() -> None:
     }
     assert result.f1 == 100 and result.accuracy == 75
     assert "CONJ" in scores([["CCONJ"]], [["CCONJ"]]).per_class
-
-
-def test_the_table_shows_every_class_and_the_totals() -> None:
-    result = scores([["NOUN", "VERB", "PUNCT"]], [["NOUN", "NOUN", "PUNCT"]])
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(format_scores(result))
-    text = console.export_text()
-    for expected in (
-        "NOUN",
-        "VERB",
-        "PUNCT",
-        "all (micro)",
-        "1 sentences, 3 words, accuracy 66.7",
-    ):
-        assert expected in text
-    assert "40.0" in text  # F1: 1 of 2 predicted and of 3 gold chunks
 
 
 def test_fast_enough_for_model_selection() -> None:

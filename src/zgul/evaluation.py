@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.table import Table
 
 from zgul.corpora.sentence import UPOS
 from zgul.errors import ZgulError
@@ -55,21 +54,6 @@ def scores(gold: Tags, predicted: Tags) -> Scores:
     equal = sum(map(str.__eq__, chain.from_iterable(gold), chain.from_iterable(predicted)))
     accuracy = 100.0 * equal / words
     return Scores(micro["f1"], micro["precision"], micro["recall"], accuracy, per_class, len(gold), words)
-
-
-def format_scores(scores: Scores) -> Table:
-    """A table of the classes with the totals in the last row. Print it with ``rich``."""
-    caption = f"{scores.sentences:,} sentences, {scores.words:,} words, accuracy {scores.accuracy:.1f}"
-    table = Table("class", caption=caption)
-    for name in ("F1", "precision", "recall", "support"):
-        table.add_column(name, justify="right")
-    for label, row in scores.per_class.items():
-        table.add_row(label, *(f"{row[name]:.1f}" for name in ("f1", "precision", "recall")), f"{row['support']:,}")
-    table.add_section()
-    support = sum(row["support"] for row in scores.per_class.values())
-    totals = (scores.f1, scores.precision, scores.recall)
-    table.add_row("all (micro)", *(f"{value:.1f}" for value in totals), f"{support:,}", style="bold")
-    return table
 
 
 def chunk_counts(gold: Tags, predicted: Tags) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from web_server import Served, Server, running_server
-from zgul.corpora import catalogue, load
+from zgul.corpora import DataFolder, catalogue
 from zgul.corpora.catalogue import MANIFEST, Dataset, FetchedFile, File, fetch_datasets
 from zgul.download import DownloadOptions
 from zgul.errors import ZgulError
@@ -62,7 +62,7 @@ def get(server: Server, folder, *datasets: Dataset, release: str | None = None) 
 
 
 def words(folder, split="train", language="en", task="pos") -> list[list[str]]:
-    return [sentence.words for sentence in load(folder, task, language, split)]
+    return [sentence.words for sentence in DataFolder(folder).sentences(task, language, split)]
 
 
 def test_treebanks_of_a_language_are_joined_in_catalogue_order(server, tmp_path, listed):
@@ -210,7 +210,7 @@ def test_wikiann_comes_out_of_its_archive(server, tmp_path, listed):
     server.files[bhojpuri.files[0].path] = Served(archive("bh", train=ROWS, dev=ROWS, test=ROWS))
     assert len(get(server, tmp_path, bhojpuri)) == 1  # one archive for three splits
     for split in ("few", "dev", "test"):
-        (sentence,) = load(tmp_path, "ner", "bho", split)
+        (sentence,) = DataFolder(tmp_path).sentences("ner", "bho", split)
         assert (sentence.words, sentence.tags) == (["पटना", "में"], ["B-LOC", "O"])
 
 
@@ -246,7 +246,7 @@ def test_a_real_treebank_end_to_end(server, tmp_path, shared_data):
     server.files[path] = Served(body, breaks=[300_000])
     (fetched,) = get(server, tmp_path, faroese, release="2.17")
     assert fetched.trust == "catalogue"
-    paper = [word for sentence in load(shared_data, "pos", "fo", "test") for word in sentence.words]
+    paper = [word for sentence in DataFolder(shared_data).sentences("pos", "fo", "test") for word in sentence.words]
     assert [word for sentence in words(tmp_path, "test", "fo") for word in sentence] == paper
 
 

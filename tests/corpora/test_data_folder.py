@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zgul.corpora import DataFolder, Sentence, load, read_labelled, source_split
+from zgul.corpora import DataFolder, Sentence, read_labelled, source_split
 from zgul.errors import ZgulError, ZgulWarning
 
 
@@ -31,9 +31,11 @@ def test_sentences_refuse_what_does_not_run_parallel() -> None:
 
 
 def test_load_finds_each_format(folder: Path) -> None:
-    assert load(folder, "pos", "fo", "test") == [Sentence(["eg", "eri"], ["PRON", "AUX"], "fo")]
-    assert load(folder, "pos", "fo", "dev") == [Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])]
-    assert load(str(folder), "ner", "ha", "train") == [
+    assert DataFolder(folder).sentences("pos", "fo", "test") == [Sentence(["eg", "eri"], ["PRON", "AUX"], "fo")]
+    assert DataFolder(folder).sentences("pos", "fo", "dev") == [
+        Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])
+    ]
+    assert DataFolder(str(folder)).sentences("ner", "ha", "train") == [
         Sentence(["Kano"], ["B-LOC"], "ha"),
         Sentence(["ta"], ["O"], "ha"),
     ]
@@ -49,12 +51,12 @@ def test_load_finds_each_format(folder: Path) -> None:
 )
 def test_load_says_what_is_there(folder: Path, task: str, lang: str, split: str, message: str) -> None:
     with pytest.raises(ZgulError, match=message):
-        load(folder, task, lang, split)
+        DataFolder(folder).sentences(task, lang, split)
 
 
 def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match=r"no labelled data such as pos/fo/test\.tsv"):
-        load(tmp_path, "pos", "fo", "test")
+        DataFolder(tmp_path).sentences("pos", "fo", "test")
     with pytest.raises(ZgulError, match="there is text for: nothing"):
         DataFolder(tmp_path).text_lines("fo")
 
@@ -62,7 +64,7 @@ def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None
 def test_two_files_for_one_split_are_announced(folder: Path) -> None:
     (folder / "pos/fo/test.conllu").write_text("")
     with pytest.warns(ZgulWarning, match=r"test\.tsv\.xz is read; test\.conllu in the same folder is ignored"):
-        assert len(load(folder, "pos", "fo", "test")) == 1
+        assert len(DataFolder(folder).sentences("pos", "fo", "test")) == 1
 
 
 def test_load_text(folder: Path) -> None:
@@ -79,7 +81,7 @@ def test_the_real_folder_has_the_sentences_its_table_counts(shared_data: Path) -
         ("ner", "luo", "test", 189, 5159),
         ("ner", "am", "dev", 250, 3749),
     ]:
-        loaded = load(shared_data, task, lang, split)
+        loaded = DataFolder(shared_data).sentences(task, lang, split)
         assert (len(loaded), sum(map(len, loaded))) == (sentences, words)
         assert all(sentence.language == lang and sentence.tags for sentence in loaded)
 

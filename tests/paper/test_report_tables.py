@@ -153,10 +153,12 @@ def test_pieces_of_an_example_must_stand_in_their_order():
 
 def test_the_papers_examples_stand_in_its_test_files(shared_data):
     """All three are found in the data at hand."""
-    from zgul.corpora import load
+    from zgul.corpora import DataFolder
 
     for example in numbers.EXAMPLES:
-        test = load(shared_data, "pos" if example.language == "gsw" else "ner", example.language, "test")
+        test = DataFolder(shared_data).sentences(
+            "pos" if example.language == "gsw" else "ner", example.language, "test"
+        )
         assert sum(example.stands_in(sentence.words) for sentence in test) == 1, example.language
 
 

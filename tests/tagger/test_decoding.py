@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_tagger import MADE, small_tagger
+from zgul.corpora.sentence import to_iob2
 from zgul.errors import ZgulError
 from zgul.tagger import load_tagger, save_tagger
-from zgul.tagger.decoding import Sequences, decoder, valid_iob2
+from zgul.tagger.decoding import Sequences, decoder
 
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 POS = ["NOUN", "VERB", "X"]
@@ -68,10 +69,6 @@ def test_sentences_are_decoded_together_as_each_alone(sizes: list[int], seed: in
     assert all(allowed(tuple(next(names) for _ in range(size))) for size in sizes)
 
 
-def test_an_entity_that_continues_nothing_begins_one() -> None:
-    assert valid_iob2(["I-A", "I-A", "O", "I-B", "B-A", "I-B"]) == ["B-A", "I-A", "O", "B-B", "B-A", "B-B"]
-
-
 def test_an_unknown_decoding_is_refused() -> None:
     decoder("sequence", [])  # asked before the labels are known
     with pytest.raises(ZgulError, match="one of words, sequence, not 'crf'"):
@@ -87,7 +84,7 @@ def test_a_tagger_decodes_as_it_is_told_and_keeps_it_when_saved(tmp_path: Path) 
     assert all(allowed(tuple(prediction.tags)) for prediction in found)
     assert [p.tags for p in found] != [p.tags for p in words], "the random model says impossible things"
     for prediction in found:
-        assert prediction.tags == valid_iob2(prediction.tags)
+        assert prediction.tags == to_iob2(prediction.tags)
         assert len(prediction.probabilities) == len(prediction.tags)
     save_tagger(tagger, tmp_path / "t", encoder=True)
     again = load_tagger(tmp_path / "t")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zgul import corpora
+from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS
 from zgul.tagging import langid
@@ -57,7 +57,7 @@ def test_nothing_known_is_an_error(text: str) -> None:
 @pytest.mark.parametrize("code", TARGETS)
 def test_the_test_sentences_are_told_apart(shared_data: Path, code: str) -> None:
     task = "pos" if (shared_data / "pos" / code).is_dir() else "ner"
-    sentences = corpora.load(shared_data, task, code, "test")[:300]
+    sentences = DataFolder(shared_data).sentences(task, code, "test")[:300]
     right = [langid.load().guesses(" ".join(sentence.words))[:1] for sentence in sentences]
     accuracy = np.mean([bool(guess) and guess[0].code == code for guess in right])
     assert accuracy > HARD.get(code, 0.85)

@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from small_tagger import MADE, small_tagger
-from zgul import corpora
 from zgul.cli import app
+from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
@@ -189,7 +189,7 @@ def test_on_the_command_line(taggers: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("language", "task"), [("fo", "pos"), ("luo", "ner")])
 def test_shipped_taggers_on_real_sentences(language: str, task: str, shared_data: Path, tmp_path: Path) -> None:
     tagger = load_shipped(serving(language, task).name)
-    sentences = corpora.load(shared_data, task, language, "test")[:60]
+    sentences = DataFolder(shared_data).sentences(task, language, "test")[:60]
     export_onnx(tagger, tmp_path / "made", language=language)
     expected = [prediction.tags for prediction in tagger.predict(sentences, strategy="plain")]
     assert onnx_tags(tmp_path / "made", sentences) == expected

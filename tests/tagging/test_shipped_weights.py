@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import zgul
-from zgul import corpora
 from zgul.adapters.storage import shipped_adapters
+from zgul.corpora.data_folder import DataFolder
 from zgul.languages import GROUPS, SOURCES
 from zgul.tagging.evaluation_run import evaluate
 from zgul.tagging.loading import load_shipped
@@ -73,5 +73,5 @@ def test_faroese_is_tagged() -> None:
     [("pos", "fo", 70.0), ("pos", "hsb", 65.0), ("ner", "as", 60.0)],
 )
 def test_a_broken_weight_is_noticed(task: str, language: str, floor: float, shared_data: Path) -> None:
-    sentences = corpora.load(shared_data, task, language, "test")[:60]
+    sentences = DataFolder(shared_data).sentences(task, language, "test")[:60]
     assert evaluate(zgul.load(language, task, em=False), sentences).scores.f1 > floor  # EM takes minutes

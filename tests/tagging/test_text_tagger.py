@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import zgul
 from standin import text, words
-from zgul import corpora, encoders
-from zgul.corpora import plain_text
+from zgul import encoders
+from zgul.corpora import DataFolder, plain_text
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
@@ -236,7 +236,7 @@ def test_the_real_threshold(shared_data: Path) -> None:
     """Old Church Slavonic, with letters the encoder lacks, is tagged; Gothic script is not."""
     pieces = PieceEncoder(encoders.load("embedded")[1], 512)
     for lang in ("cu", "orv", "got", "qpm"):
-        words = [word for s in corpora.load(shared_data, "pos", lang, "test") for word in s.words]
+        words = [word for s in DataFolder(shared_data).sentences("pos", lang, "test") for word in s.words]
         assert pieces.unknown_share(words) < MAX_UNKNOWN / 2, lang
     assert pieces.unknown_share(["𐌲𐌿𐍄", "𐌹𐍃𐍄", "𐌲𐍉𐌸𐍃"]) > MAX_UNKNOWN
 

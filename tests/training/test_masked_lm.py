@@ -104,55 +104,6 @@ def test_many_languages_at_once_are_what_each_is_alone(
 
 
 @torch.no_grad()
-def test_mixing_is_a_weighted_mean_of_two_adapters(encoder: Encoder, pieces: PieceEncoder) -> None:
-    """A block read with a share of its own adapter: u = share u_own + (1 - share) u_other, layer by layer."""
-    adapters = small_adapters()
-    encoder.double()
-    bank = Bank(adapters, width=WIDTH, depth=2).double()
-    model = MaskedLM(encoder, head_of(encoder).double(), bank, pieces)
-    ids = torch.cat([pack_text(pieces, MADE.text(source, 20), 12)[:2] for source in MADE.sources]).long()
-    order, share = torch.tensor([2, 0, 1]), torch.tensor([1.0, 0.3, 0.5, 1.0, 0.0, 0.7])
-    got = model.hidden(ids, order, share)
-    for row in range(6):
-        own, other = row // 2, int(order[row // 2])
-        hidden = encoder.embed(ids[row : row + 1])
-        for index in range(2):
-            x, f = encoder.layer(index, hidden, masked_attention(None))
-            h = encoder.layer_norm(index, f + x)
-            mine, theirs = (adapters[n].layers[index].double()(h) for n in (own, other))
-            hidden = encoder.layer_norm(index, f + float(share[row]) * mine + (1 - float(share[row])) * theirs + x)
-        torch.testing.assert_close(got[row], hidden[0], rtol=0, atol=1e-7)
-    torch.testing.assert_close(got[[0, 3]], model.hidden(ids)[[0, 3]], rtol=0, atol=1e-9)
-
-
-def test_mixtures_are_drawn_in_their_share(
-    encoder: Encoder, pieces: PieceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of the blocks are read with 30 to 100% of their own adapter, the others with all of it."""
-    orders: list[list[int]] = []
-    shares: list[torch.Tensor] = []
-    real = MaskedLM.hidden
-
-    def hidden(self: MaskedLM, ids: torch.Tensor, order: Any = None, share: Any = None) -> torch.Tensor:
-        if order is not None:
-            orders.append(order.tolist())
-            shares.append(share)
-        return real(self, ids, order, share)
-
-    monkeypatch.setattr(MaskedLM, "hidden", hidden)
-    text = [pack_text(pieces, MADE.text(source, 20), 12) for source in MADE.sources]
-    bank = Bank(small_adapters(), width=WIDTH, depth=2).requires_grad_(True)
-    model = MaskedLM(encoder, head_of(encoder).requires_grad_(False), bank, pieces)
-    train_masked_lm(model, text, MLMConfig(steps=40, blocks=32, mix=0.5))
-    drawn = torch.cat(shares)
-    assert all(sorted(order) == [0, 1, 2] for order in orders) and len({tuple(order) for order in orders}) > 3
-    assert (drawn < 1).float().mean().item() == pytest.approx(0.5, abs=0.05) and drawn.min() >= 0.3
-    shares.clear()
-    train_masked_lm(model, text, MLMConfig(steps=2, blocks=4))
-    assert not shares, "not by default"
-
-
-@torch.no_grad()
 def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(
     encoder: Encoder, pieces: PieceEncoder
 ) -> None:
@@ -181,10 +132,7 @@ def test_the_inverse_stands_between_the_heads_transform_and_the_embeddings(
     assert not torch.allclose(scores, wrong.flatten(0, 1), atol=1e-2), "the order matters"
 
 
-@pytest.mark.parametrize("mix", [0.0, 0.5])
-def test_training_lowers_the_loss_and_moves_only_what_it_should(
-    encoder: Encoder, pieces: PieceEncoder, mix: float
-) -> None:
+def test_training_lowers_the_loss_and_moves_only_what_it_should(encoder: Encoder, pieces: PieceEncoder) -> None:
     text = [pack_text(pieces, MADE.text(source, 150), 16) for source in MADE.sources]
     torch.manual_seed(0)
     head = MLMHead(WIDTH, encoder.config.vocabulary)
@@ -198,7 +146,7 @@ def test_training_lowers_the_loss_and_moves_only_what_it_should(
     bank = Bank(adapters, width=WIDTH, depth=2).requires_grad_(True)
     model = MaskedLM(encoder, head, bank, pieces)
     heard: list[Status] = []
-    train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2, mix=mix), stage="bank", report=heard.append)
+    train_masked_lm(model, text, MLMConfig(150, 16, lr=1e-2), stage="bank", report=heard.append)
     losses = [status.figures["loss"] for status in heard]
     assert heard == [Status("bank", 15 * n, 150, {"loss": loss}) for n, loss in enumerate(losses, start=1)]
     assert sum(losses[-3:]) < sum(losses[:3])
@@ -222,7 +170,7 @@ def test_the_same_seed_gives_the_same_adapters(encoder: Encoder, pieces: PieceEn
             for layer in adapter.layers:
                 torch.nn.init.ones_(layer.down.weight)
         bank = Bank(adapters, width=WIDTH, depth=2).requires_grad_(True)
-        train_masked_lm(MaskedLM(encoder, head_of(encoder), bank, pieces), text, MLMConfig(5, 4, mix=0.5, seed=seed))
+        train_masked_lm(MaskedLM(encoder, head_of(encoder), bank, pieces), text, MLMConfig(5, 4, seed=seed))
         found.append(bank.up.detach().clone())
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 
@@ -256,7 +204,7 @@ def test_the_schedule_warms_up_and_ends_near_nothing(
         ({"blocks": 0}, "blocks must be at least 1"),
         ({"masked": 0.0}, "masked must be above 0 and below 1"),
         ({"masked": 1.0}, "masked must be above 0 and below 1"),
-        ({"mix": 1.5}, "mix must be at least 0 and at most 1"),
+        ({"warmup": 1.5}, "warmup must be at least 0 and at most 1"),
         ({"lr": -1.0}, "lr must be at least 0"),
     ],
 )

@@ -33,7 +33,7 @@ def batch(tagger: Tagger) -> Batch:
 
 
 def make(model: Model, micro: int = 100) -> Stepper:
-    return Stepper(model, Optimiser(model, lr=1e-2), ALL, micro)
+    return Stepper(model, Optimiser(model, lr=1e-2), ALL, micro, "float32")
 
 
 def weights(model: Model) -> dict[str, torch.Tensor]:

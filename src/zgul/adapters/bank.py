@@ -52,8 +52,6 @@ class AdapterOutputs:
 class Bank(nn.Module):
     """N language adapters of one encoder. They are frozen unless ``requires_grad_`` says otherwise."""
 
-    standardised: Tensor  # [N] bool: adapters that see h with mean 0 and variance 1
-
     def __init__(self, adapters: Sequence[LanguageAdapter], *, width: int, depth: int) -> None:
         super().__init__()
         self.languages = [adapter.language for adapter in adapters]
@@ -75,8 +73,8 @@ class Bank(nn.Module):
         self.up_bias = nn.Parameter(torch.zeros(depth, count, width), requires_grad=False)  # [L, N, d]
         self.invertible = nn.ModuleList(deepcopy(a.invertible).cpu() for a in adapters if a.invertible)
         self.invertible.requires_grad_(False)
-        # on the bank's device, because a step that is captured as a graph cannot copy it there
-        self.register_buffer("standardised", torch.tensor(self.standardise), persistent=False)
+        # [N] bool: adapters that see h with mean 0 and variance 1; in graphs it must be on the bank's device
+        self.standardised = nn.Buffer(torch.tensor(self.standardise), persistent=False)
         with torch.no_grad():
             for n, adapter in enumerate(adapters):
                 for i, layer in enumerate(adapter.layers):
@@ -116,19 +114,13 @@ class Bank(nn.Module):
             a = torch.where(self.standardised[:, None], other, a)
         return AdapterOutputs(_activate(a, self.activations, dim=-2), self.up[layer], self.up_bias[layer])
 
-    def grouped(self, layer: int, h: Tensor, order: Tensor | None = None) -> Tensor:
-        """Send N groups of hidden states [N, M, d] through adapters: group n through adapter n or ``order[n]``."""
-        weights = [self.down[layer], self.down_bias[layer], self.up[layer], self.up_bias[layer]]
-        down, down_bias, up, up_bias = weights if order is None else [value[order] for value in weights]
-        activations, standardise = self.activations, self.standardise
-        if order is not None and len(set(zip(activations, standardise, strict=True))) > 1:
-            activations = [activations[n] for n in order.tolist()]
-            standardise = [standardise[n] for n in order.tolist()]
-        if any(standardise):
-            parts = zip(h, standardise, strict=True)
-            h = torch.stack([F.layer_norm(part, part.shape[-1:]) if standard else part for part, standard in parts])
-        inner = _activate(torch.baddbmm(down_bias[:, None], h, down.mT), activations, dim=0)  # [N, M, r]
-        return torch.baddbmm(up_bias[:, None], inner, up)  # [N, M, d]
+    def grouped(self, layer: int, h: Tensor) -> Tensor:
+        """Send N groups of hidden states [N, M, d] through the adapters, each group through its own."""
+        if any(self.standardise):
+            h = torch.where(self.standardised[:, None, None], F.layer_norm(h, h.shape[-1:]), h)
+        inner = torch.baddbmm(self.down_bias[layer][:, None], h, self.down[layer].mT)  # [N, M, r]
+        active = _activate(inner, self.activations, dim=0)
+        return torch.baddbmm(self.up_bias[layer][:, None], active, self.up[layer])  # [N, M, d]
 
     def invert(self, x: Tensor, weights: Tensor | None) -> Tensor:
         """Send embeddings [B, T, d] through all blocks, mixed by weights [B, T or 1, N]; without weights, the first."""

@@ -18,7 +18,7 @@ from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, 
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
-from zgul.tensors import load_with_metadata, save_tensors
+from zgul.tensors import load_with_metadata, map_tensors, save_tensors
 
 SHIPPED_ADAPTERS = "adapters.safetensors"
 _FIELDS = {"language": str, "width": int, "depth": int, "activation": str}
@@ -99,16 +99,17 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
     if (path / CONFIG).is_file():
         return [read_adapter(path)]
     adapters = [read_adapter(path / code, code) for code in languages if (path / code / CONFIG).is_file()]
-    adapters += [adapter for file in adapter_files(path) for adapter in load_adapters(file)]
+    adapters += adapters_in(path)
     if not adapters:
         codes = ", ".join(languages)
         raise ZgulError(f"{place} holds no language adapters of {codes}. Train one with: zgul adapter train")
     return adapters
 
 
-def adapter_files(folder: Path) -> list[Path]:
-    """The files of a folder that hold language adapters. The folder may contain other files, too."""
-    return [path for path in sorted(folder.glob("*.safetensors")) if "adapters" in load_with_metadata(path)[1]]
+def adapters_in(folder: Path) -> list[LanguageAdapter]:
+    """The language adapters in the files of a folder, which may contain other files, too."""
+    files = [path for path in sorted(folder.glob("*.safetensors")) if "adapters" in map_tensors(path)[1]]
+    return [adapter for path in files for adapter in load_adapters(path)]
 
 
 def checksum(adapters: Sequence[LanguageAdapter]) -> str:

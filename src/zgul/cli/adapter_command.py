@@ -20,7 +20,7 @@ HEAD = "File of the masked-LM head; it is created if it does not exist [default:
 
 
 @app.command("train")
-@with_options(AdapterConfig, skip=("mix",))
+@with_options(AdapterConfig)
 def train(
     given: dict[str, Any],
     lang: LanguageName,

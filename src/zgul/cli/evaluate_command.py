@@ -5,12 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from zgul import corpora
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
 from zgul.cli.shared_options import EM, Adaptive, Device, LanguageName, ModelName, Precision, Task, with_em_options
+from zgul.corpora import DataFolder, read_labelled
 from zgul.errors import ZgulError
-from zgul.evaluation import format_scores
 from zgul.languages import find
 from zgul.methods import find_method
 from zgul.tagging.evaluation_run import Evaluation, evaluate, load_for_scoring
@@ -48,9 +47,9 @@ def command(
     loaded = load_for_scoring(lang, task, **wanted, changes=changes, **place)
     (task,), language = loaded.taggers, loaded.language.code
     if data.is_dir():
-        sentences = corpora.load(data, task, language, split)
+        sentences = DataFolder(data).sentences(task, language, split)
     else:
-        sentences = corpora.read_labelled(data, task, language)
+        sentences = read_labelled(data, task, language)
     if not sentences:
         raise ZgulError(f"{data} contains no sentences.")
     with ProgressBars(transient=True) as bars:
@@ -66,10 +65,15 @@ def _show(result: Evaluation) -> None:
     scores, inference, language = result.scores, result.inference, find(result.language)
     method = f"{find_method(result.method).title} ({inference.strategy})"
     console.print(f"{method}, {result.task.upper()}, {language}: {result.model}")
-    console.print(f"[bold]accuracy {scores.accuracy:.1f}   F1 {scores.f1:.1f}[/bold]")
+    size = f"{scores.sentences:,} sentences, {scores.words:,} words"
+    console.print(f"[bold]accuracy {scores.accuracy:.1f}   F1 {scores.f1:.1f}[/bold]   {size}")
     speed = scores.words / max(result.seconds, 1e-9)
     console.print(f"{_describe_em(result)}. {result.seconds:.1f} seconds, {speed:,.0f} words a second.\n")
-    console.print(format_scores(scores))
+    support = sum(row["support"] for row in scores.per_class.values())
+    classes: dict[str, Any] = scores.per_class | {"all (micro)": vars(scores) | {"support": support}}
+    shares = {name: [f"{row[key]:.1f}" for key in ("f1", "precision", "recall")] for name, row in classes.items()}
+    table = [(name, *shares[name], f"{row['support']:,}") for name, row in classes.items()]
+    console.print(make_table(("class", "F1", "precision", "recall", "support"), table))
     console.print("Support is the number of seqeval's chunks: neighbouring words of one class count once.", style="dim")
     if "CONJ" in scores.per_class:
         console.print("CONJ is CCONJ and SCONJ: seqeval, the paper's measure, treats them as one class.", style="dim")

@@ -38,7 +38,7 @@ from zgul.training.config import TrainingConfig
 from zgul.training.em_tuning import EMTable, Grid, best_setting, em_table
 from zgul.training.labelled_data import LabelledData, load_labelled, sample
 from zgul.training.run import new_tagger
-from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
+from zgul.training.trainer import CHECKPOINT, Trainer
 
 WEIGHTS = "trained.safetensors"
 CHECKPOINT_EVERY = 60.0  # seconds
@@ -240,7 +240,7 @@ class Executor:
             order = np.random.default_rng([run.extra["draw"], 11]).permutation(len(there))
             chosen = [there[int(index)] for index in order[:count]]  # the ten examples are among the thirty
             known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
-            seed_everything(run.extra["draw"])
+            torch.manual_seed(run.extra["draw"])
             facts = self._train(tagger, config, LabelledData(chosen, [], list(tagger.labels), known, {language: 0}))
         facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))

@@ -65,9 +65,3 @@ class Sequences:
         for before in reversed(came_from):
             tags.append(before[tags[-1]])
         return np.array(tags[::-1])
-
-
-def valid_iob2(tags: list[str]) -> list[str]:
-    """Turn an ``I-`` that continues nothing into ``B-``: the same entities, in a form that every tool accepts."""
-    pairs = zip(["O", *tags], tags, strict=False)
-    return [f"B{tag[1:]}" if tag.startswith("I-") and before[2:] != tag[2:] else tag for before, tag in pairs]

@@ -173,7 +173,7 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
             _check(value, float, f"one of features.{code}", folder)
     vectors = config["features"].values()
     sizes = {len(vector) for vector in vectors}
-    if len(sizes) > 1 or 0 in sizes or not all(abs(value) < 1e30 for vector in vectors for value in vector):
+    if len(sizes) > 1 or 0 in sizes or not all(abs(value) < 10**30 for vector in vectors for value in vector):
         raise _damaged(folder, "features must be finite numbers, equally many for each language")
     for key, choices in {"bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
         if config[key] not in choices:

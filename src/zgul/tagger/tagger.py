@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.corpora.sentence import Sentence
+from zgul.corpora.sentence import Sentence, to_iob2
 from zgul.devices import find_device, halving, moved_copy
 from zgul.encoders.batches import Batch, EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.encoders.encoder import Encoder
@@ -26,8 +26,8 @@ from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
 from zgul.methods import Method, MethodOptions, Parts, find_method
-from zgul.methods.model import Inferred, Model, infer
-from zgul.tagger.decoding import decoder, valid_iob2
+from zgul.methods.model import Inferred, Model
+from zgul.tagger.decoding import decoder
 
 UNNAMED = "given"  # the name of an encoder that was given without a name
 READ_ONLY = ("em", "about")  # loaded taggers are shared, so nobody may change their settings
@@ -160,14 +160,12 @@ class Tagger:
         em: EMConfig | None = None,
         skip_below: float = 0.0,
         weights: bool = False,
-        plain: bool = False,
         on_batch: OnBatch = lambda count: None,
     ) -> list[Prediction]:
         """Tag sentences, whose ``language`` must be set.
 
         Without ``em``, the settings that are stored for each sentence's language are used. EM leaves sentences with
-        less entropy than ``skip_below`` (nats per word) as they are. ``plain`` runs the plain code instead of the fast
-        engine. ``on_batch`` receives how many chunks were done.
+        less entropy than ``skip_below`` (nats per word) as they are. ``on_batch`` receives how many chunks were done.
         """
         strategy = self.method.check_strategy(strategy or self.strategy)
         groups: dict[EMConfig | None, list[int]] = {}
@@ -176,7 +174,7 @@ class Tagger:
             groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
         predictions: dict[int, Prediction] = {}
         with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
-            run: Infer = partial(partial(infer, self.model) if plain else self.engine, weights=weights)
+            run: Infer = partial(self.engine, weights=weights)
             for config, indices in groups.items():
                 group = [sentences[index] for index in indices]
                 made = self._predict_group(group, strategy, config, skip_below, run, on_batch)
@@ -216,7 +214,7 @@ class Tagger:
             for batch, inferred in self.run_batches(encoded, lambda batch: run(batch, em), rows):
                 keep(batch, inferred)
                 count(len(batch))
-        return self._predictions({name: encoded.by_word(v).numpy() for name, v in kept.items()}, encoded.sentence_sizes)
+        return self.decoded(encoded, kept)
 
     def run_batches(
         self, encoded: EncodedCorpus, run: Callable[[Batch], Any], rows: Tensor | None = None, *, copies: int = 1
@@ -234,16 +232,17 @@ class Tagger:
             limit = limit if fitted == fits else fitted * length
             yield from done
 
-    def _predictions(self, kept: dict[str, NDArray[np.float32]], sizes: NDArray[np.int64]) -> list[Prediction]:
-        """Decode the probabilities of all words, and cut the results into sentences of these sizes."""
-        p = kept["probabilities"]  # [words, C]
+    def decoded(self, encoded: EncodedCorpus, kept: dict[str, Tensor]) -> list[Prediction]:
+        """Decode the label probabilities of pieces [P, C], and cut all that was kept of pieces into sentences."""
+        sizes, words = encoded.sentence_sizes, {name: encoded.by_word(value).numpy() for name, value in kept.items()}
+        p = words["probabilities"]  # [words, C]
         tags = decoder(self.decode, self.labels)(p, sizes)
-        kept = kept | {"probabilities": p[np.arange(len(p)), tags]}
+        words["probabilities"] = p[np.arange(len(p)), tags]
         names = [self.labels[tag] for tag in tags.tolist()]
-        repair = valid_iob2 if self.task == "ner" and self.decode == "words" else list
+        repair = to_iob2 if self.task == "ner" and self.decode == "words" else list
         ends = np.cumsum(sizes)
         places = [slice(start, stop) for start, stop in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
-        return [Prediction(repair(names[at]), **{name: value[at] for name, value in kept.items()}) for at in places]
+        return [Prediction(repair(names[at]), **{name: value[at] for name, value in words.items()}) for at in places]
 
 
 def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tuple[Batch, Any]]:

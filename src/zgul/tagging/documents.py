@@ -6,7 +6,7 @@ A sentence is written as a block of CoNLL-U or TSV or as a line of JSON; `zgul.t
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import pairwise
 from typing import Any, Literal
 
 from zgul.corpora.conllu import MISC, ConlluSentence, set_misc
@@ -199,12 +199,8 @@ class Document(Sequence[TaggedSentence]):
 
 def entity_spans(tags: Sequence[str]) -> list[tuple[int, int]]:
     """[first, last) word of each entity of valid IOB2 tags."""
-    firsts = [index for index, tag in enumerate(tags) if tag[0] == "B"]
-    return [(first, first + 1 + len(list(takewhile(_is_inside, tags[first + 1 :])))) for first in firsts]
-
-
-def _is_inside(tag: str) -> bool:
-    return tag[0] == "I"
+    borders = [index for index, tag in enumerate(tags) if tag[0] != "I"]
+    return [(first, last) for first, last in pairwise([*borders, len(tags)]) if tags[first][0] == "B"]
 
 
 def _weights_text(weights: dict[str, float]) -> str:

@@ -1,6 +1,6 @@
 """Score a tagger on labelled sentences: F1, accuracy, confused tags, and the words with the most mistakes.
 
-evaluate(load_for_scoring("fo", "pos"), corpora.load(DATA, "pos", "fo", "test")).scores.f1
+evaluate(load_for_scoring("fo", "pos"), DataFolder(DATA).sentences("pos", "fo", "test")).scores.f1
 """
 
 import time

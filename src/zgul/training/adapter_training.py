@@ -16,7 +16,7 @@ from zgul import encoders
 from zgul.adapters.adapterhub import write_adapter
 from zgul.adapters.bank import Bank
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.storage import adapter_files, load_adapters, save_adapters
+from zgul.adapters.storage import adapters_in, save_adapters
 from zgul.corpora.lines import Lines
 from zgul.devices import find_device
 from zgul.encoders.batches import PieceEncoder
@@ -196,6 +196,5 @@ def train_adapter_files(
 
 def _others(folder: Path, language: str, encoder: Encoder) -> list[LanguageAdapter]:
     """The adapters of other languages in a folder that fit the encoder."""
-    adapters = [adapter for path in adapter_files(folder) for adapter in load_adapters(path)]
-    shape = encoder.width, encoder.depth
-    return [other for other in adapters if other.language != language and (other.width, len(other.layers)) == shape]
+    others = [other for other in adapters_in(folder) if other.language != language]
+    return [other for other in others if (other.width, len(other.layers)) == (encoder.width, encoder.depth)]

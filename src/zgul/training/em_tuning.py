@@ -18,7 +18,6 @@ from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
 from zgul.tagger import Tagger
-from zgul.tagger.decoding import decoder
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,10 @@ def em_table(
     for batch, _ in tagger.run_batches(encoded, run, copies=len(grid.rates)):
         on_batch(len(batch))
     gold = [sentence.tags or [] for sentence in sentences]
-    table, decode = EMTable(codes[0], len(sentences), base), decoder(tagger.decode, tagger.labels)
+    table = EMTable(codes[0], len(sentences), base)
     for setting, probabilities in kept.items():
-        tags = decode(encoded.by_word(probabilities).numpy(), encoded.sentence_sizes)
-        labels = np.split(np.array(tagger.labels)[tags], np.cumsum(encoded.sentence_sizes)[:-1])
-        table.f1[setting] = scores(gold, [row.tolist() for row in labels]).f1
+        predicted = tagger.decoded(encoded, {"probabilities": probabilities})
+        table.f1[setting] = scores(gold, [prediction.tags for prediction in predicted]).f1
     return table
 
 

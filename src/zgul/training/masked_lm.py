@@ -5,8 +5,7 @@ Text is packed into blocks without padding. In each block, 15% of the pieces are
 batch, and the blocks of each language go through its own adapter.
 
 An encoder without a masked-LM head (the embedded one) first gets a shared head, trained on all languages: ``logits =
-E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from one shared adapter, and some blocks may
-be read with a mixture of two adapters (``mix``), so that a weighted sum of adapters means something.
+E LN(gelu(W h)) + b`` with E the frozen word embeddings. Adapters may start from one shared adapter.
 """
 
 import math
@@ -29,6 +28,8 @@ from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
 from zgul.training.optimiser import Optimiser
 
+BATCH = 64  # blocks that are scored at once
+
 
 @dataclass(frozen=True)
 class MLMConfig(Options):
@@ -40,7 +41,6 @@ class MLMConfig(Options):
     warmup: float = option(0.05, "Share of the steps in which the learning rate rises.", least=0, most=1)
     clip: float = option(1.0, "Largest norm of the gradient.", above=0)
     masked: float = option(0.15, "Share of the pieces that are masked.", above=0, below=1)
-    mix: float = option(0.0, "Share of the blocks read with another language's adapter mixed in.", least=0, most=1)
     seed: int = option(0, "Random seed: order, masks, start.", least=0)
 
 
@@ -99,8 +99,6 @@ def mask_pieces(
 class MaskedLM(nn.Module):
     """An encoder with a bank in it, under a masked-LM head."""
 
-    specials: Tensor
-
     def __init__(
         self, encoder: Encoder, head: MLMHead, bank: Bank | None, pieces: PieceEncoder, masked: float = 0.15
     ) -> None:
@@ -111,27 +109,21 @@ class MaskedLM(nn.Module):
         self.encoder, self.head, self.bank, self.masked = encoder, head, bank, masked
         self.vocabulary, self.mask_id = head.bias.shape[0], tokenizer.mask
         specials = torch.tensor([tokenizer.begin, tokenizer.end, tokenizer.pad], device=head.bias.device)
-        self.register_buffer("specials", specials)
+        self.specials = nn.Buffer(specials)
 
-    def hidden(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> Tensor:
-        """Map ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d].
-
-        With ``order`` and ``share`` [N B], each block is read with ``share`` of its own adapter and the rest of adapter
-        ``order[n]``.
-        """
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Map ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d]."""
         hidden, attend = self._invertible(self.encoder.embed(ids), inverse=False), masked_attention(None)
         for index in range(self.encoder.depth):
             x, f = self.encoder.layer(index, hidden, attend)
             if self.bank is not None:
-                h = self.encoder.layer_norm(index, f + x)
-                groups = h.view(len(self.bank), -1, h.shape[-1])  # [N, B T, d]
-                u = self.bank.grouped(index, groups).view_as(h)
-                if order is not None and share is not None:
-                    other = self.bank.grouped(index, groups, order).view_as(h)
-                    u = torch.lerp(other, u, share[:, None, None].to(u.dtype))
-                f = f + u
+                f = f + self.adapt(self.bank, index, self.encoder.layer_norm(index, f + x))
             hidden = self.encoder.layer_norm(index, f + x)
         return hidden
+
+    def adapt(self, bank: Bank, layer: int, h: Tensor) -> Tensor:
+        """The adapters' outputs [N B, T, d] for hidden states of this shape: each language through its own adapter."""
+        return bank.grouped(layer, h.view(len(bank), -1, h.shape[-1])).view_as(h)
 
     def _invertible(self, x: Tensor, *, inverse: bool) -> Tensor:
         """Send the blocks of each language through its own invertible block, if it has one."""
@@ -140,10 +132,10 @@ class MaskedLM(nn.Module):
         done = [block.inverse(own) if inverse else block(own) for block, own in parts if isinstance(block, Invertible)]
         return torch.cat(done) if done else x
 
-    def forward(self, ids: Tensor, order: Tensor | None = None, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Mask, read and guess: scores [N B k, V] and the truth [N B k]."""
         shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
-        hidden = self.hidden(shown, order, share)
+        hidden = self.hidden(shown)
         hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
         guess = self._invertible(self.head.transform(hidden), inverse=True)  # back to the embeddings before the block
         return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1), truth.flatten()
@@ -158,12 +150,11 @@ def train_masked_lm(
     torch.manual_seed(config.seed)
     rng = np.random.default_rng(config.seed)
     held = [block.to(device) for block in blocks]
-    mixing = config.mix > 0 and len(held) > 1
 
-    def update(ids: Tensor, order: Tensor, share: Tensor) -> Tensor:
+    def update(ids: Tensor) -> Tensor:
         model.zero_grad()
         with mixed_precision(device, "auto"):
-            scores, truth = model(ids, order, share) if mixing else model(ids)
+            scores, truth = model(ids)
         loss = F.cross_entropy(scores.float(), truth)
         loss.backward()
         optimiser.step()
@@ -177,8 +168,7 @@ def train_masked_lm(
         optimiser.set_lr(config.lr * min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm)))
         rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
         ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
-        order, share = _mixture(rng, len(held), len(ids), config.mix)
-        running += step_of(ids=ids, order=order.to(device), share=share.to(device))
+        running += step_of(ids=ids)
         counted += 1
         if (step + 1) % every and step + 1 < config.steps:
             continue
@@ -191,21 +181,14 @@ def train_masked_lm(
 
 
 @torch.no_grad()
-def masked_scores(model: MaskedLM, blocks: Tensor, *, seed: int = 0, batch: int = 64) -> tuple[float, float]:
+def masked_scores(model: MaskedLM, blocks: Tensor) -> tuple[float, float]:
     """Masked accuracy in percent and perplexity on held-out blocks of one language (a bank of one adapter, or none)."""
-    torch.manual_seed(seed)  # so that the same places are masked for every adapter
+    torch.manual_seed(0)  # so that the same places are masked for every adapter
     model.eval()
     right, loss, total = 0, 0.0, 0
-    for part in torch.split(blocks.to(model.head.bias.device).long(), batch):
+    for part in torch.split(blocks.to(model.head.bias.device).long(), BATCH):
         scores, truth = model(part)
         right += int((scores.argmax(dim=-1) == truth).sum())
         loss += float(F.cross_entropy(scores.float(), truth, reduction="sum"))
         total += int((truth != IGNORED).sum())
     return 100 * right / max(total, 1), math.exp(min(loss / max(total, 1), 50))
-
-
-def _mixture(rng: np.random.Generator, languages: int, rows: int, mix: float) -> tuple[Tensor, Tensor]:
-    """Draw another adapter for each language, and each block's share of its own adapter."""
-    order = rng.permutation(languages)
-    share = np.where(rng.random(rows) < mix, rng.uniform(0.3, 1.0, rows), 1.0)
-    return torch.from_numpy(order), torch.from_numpy(share.astype(np.float32))

@@ -14,13 +14,15 @@ from functools import cache
 from itertools import accumulate
 
 import numpy as np
+import regex
 
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.training.config import NoiseConfig
 
 INSERT, DELETE, SWAP, REPLACE = range(4)
-JOINERS = "\u200c\u200d"  # zero-width, inside Indic and Arabic words: they belong to the letter before
+# a character with the marks that follow it, and the zero-width joiners of Indic and Arabic words
+_UNIT = regex.compile(r"(?s).[\p{M}\u200c\u200d]*")
 
 
 class CharacterNoise:
@@ -58,7 +60,7 @@ class CharacterNoise:
 
     def _edit(self, word: str, chances: list[float]) -> str:
         """``chances``: for the number of edits, then for the kind, place and letter of each."""
-        units = _units(word)
+        units = _UNIT.findall(word)
         for edit in range(1 + int(chances[0] * self.config.edits)):
             kind, place, letter = chances[1 + 3 * edit : 4 + 3 * edit]
             self._edit_once(units, int(kind * 4), place, letter)
@@ -73,7 +75,7 @@ class CharacterNoise:
 
     def _edit_once(self, units: list[str], kind: int, place: float, chance: float) -> None:
         """One edit in place. ``place`` and ``chance`` in [0, 1) choose where and which letter."""
-        letters = [index for index, unit in enumerate(units) if _is_letter(unit)]
+        letters = [index for index, unit in enumerate(units) if unit[0].isalpha()]
         if not letters:
             return
         if len(letters) == 1 and kind in (DELETE, SWAP):
@@ -84,7 +86,7 @@ class CharacterNoise:
             units[at + (gap == len(letters)) : at + (gap == len(letters))] = self._draw(units[at][0], chance)
             return
         at = letters[int(place * len(letters))]
-        beside = [index for index in (at + 1, at - 1) if 0 <= index < len(units) and _is_letter(units[index])]
+        beside = [index for index in (at + 1, at - 1) if 0 <= index < len(units) and units[index][0].isalpha()]
         if kind == DELETE:
             del units[at]
         elif kind == SWAP and beside:
@@ -123,21 +125,3 @@ def _script(character: str) -> str:
     category = unicodedata.category(character)[0]
     script = unicodedata.name(character, "UNKNOWN").split()[0]
     return {"L": script, "M": f"{script}+"}.get(category, "")
-
-
-@cache
-def _is_letter(unit: str) -> bool:
-    return unicodedata.category(unit[0])[0] == "L"
-
-
-def _units(word: str) -> list[str]:
-    """The word cut into characters, each with the marks and joiners that follow it."""
-    if word.isascii():
-        return list(word)
-    units: list[str] = []
-    for character in word:
-        if units and (character in JOINERS or _script(character).endswith("+")):
-            units[-1] += character
-        else:
-            units.append(character)
-    return units

@@ -67,12 +67,10 @@ def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
 class Stepper:
     """Takes optimiser steps on batches, on a GPU as CUDA graphs. When memory runs out, a batch is computed in parts."""
 
-    def __init__(
-        self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int, precision: str = "float32"
-    ) -> None:
+    def __init__(self, model: Model, optimiser: Optimiser, allowed: Tensor, micro: int, precision: str) -> None:
         """``allowed`` [corpora, C] tells which labels a corpus annotates; ``micro`` sentences are computed at once."""
-        self.model, self.optimiser, self.allowed, self.micro = model, optimiser, allowed, micro
-        self.precision = precision
+        self.model, self.optimiser, self.allowed = model, optimiser, allowed
+        self.micro, self.precision = micro, precision
         self._step = GraphedStep(self._update)
 
     def step(self, batch: Batch) -> Tensor:

@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from zgul import encoders
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import find_adapters
@@ -29,7 +31,7 @@ from zgul.tagger import Tagger, load_tagger, save_tagger, saved
 from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
 from zgul.training.labelled_data import load_labelled, sample
-from zgul.training.trainer import CHECKPOINT, Trainer, seed_everything
+from zgul.training.trainer import CHECKPOINT, Trainer
 
 CONFIG = "train.yaml"  # the resolved configuration, beside the model
 LEAVE_ONE_OUT = "leave_one_out.yaml"  # the same for leave-one-source-out, beside the folders of its taggers
@@ -81,12 +83,12 @@ def new_tagger(
 ) -> Tagger:
     """The untrained tagger of a configuration. ``encoder`` and ``adapters`` are used instead of those it names."""
     loaded = encoder or encoders.load(config.encoder)
-    seed_everything(config.seed)  # new adapters start with random weights
+    torch.manual_seed(config.seed)  # new adapters start with random weights
     if adapters is None and find_method(config.method).needs_bank:
         wanted = list(dict.fromkeys([*config.kept_sources, *config.extra_adapters]))
         adapters = find_adapters(config.adapters, wanted, loaded[0], config.encoder)
     local = Path(config.encoder)
-    seed_everything(config.seed)  # again: reading adapters may draw numbers, but not when they are read a second time
+    torch.manual_seed(config.seed)  # again: reading adapters may draw numbers, but not when they are read a second time
     tagger = Tagger.new(
         config.method,
         encoder=loaded,

@@ -23,7 +23,7 @@ from zgul.encoders.batches import EncodedCorpus, PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.files import write_json
-from zgul.progress import Report, Status, silent
+from zgul.progress import Report, Status, counter, silent
 from zgul.tagger import Tagger
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
@@ -39,12 +39,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
 # The options that may change when a run is continued.
 MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
-
-
-def seed_everything(seed: int) -> None:
-    """Seed torch and numpy, which draw new parameters and dropout."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - libraries may still draw from it
 
 
 class Trainer:
@@ -192,13 +186,12 @@ class Trainer:
         """The best label of each piece of the dev sets [P], in batches of this many tokens."""
         model = self.tagger.model.eval()
         predicted = torch.zeros(len(self.dev.pieces), dtype=torch.long, device=self.device)
-        done = 0
+        count = counter(report, "dev sets", len(self.dev))
         for batch in self.dev.batches(tokens, multiple=LENGTH_STEP):
             with mixed_precision(self.device, self.config.precision):
                 logits = model(batch)
             self.dev.scatter(predicted, batch, logits.argmax(dim=-1))
-            done += len(batch)
-            report(Status("dev sets", done, len(self.dev)))
+            count(len(batch))
         return predicted
 
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
