@@ -18,8 +18,8 @@ from zgul.paper.plan import (
     VARIANTS,
     Inputs,
     Protocol,
-    is_embedded,
     paper_plan,
+    rates,
     select_runs,
     tuned_settings,
     tuning_plan,
@@ -125,11 +125,11 @@ def test_the_defaults_are_the_papers(inputs):
     config = run.training()
     assert (config.rounds, config.batch_size, config.accumulate, config.lr) == (5, 32, 4, 1e-4)
     assert (config.em_sentences, config.limit, config.noise.sentences) == (300, 0, 0.0)
-    assert Protocol().rate("sft-m", "xlm-roberta-base") == 5e-5
-    assert Protocol().rate("sft-m", "embedded") == 2e-4
-    assert Protocol().rate("zgul", "small.q4.safetensors") == 5e-4
-    assert Protocol(lr=2.0).rate("cpg", "embedded") == 2.0
-    assert not is_embedded("folder")
+    assert rates("sft-m", "xlm-roberta-base")["default"] == 5e-5
+    assert rates("sft-m", "embedded")["default"] == 2e-4
+    assert rates("zgul", "folder/small.q4.safetensors")["default"] == 5e-4
+    fixed = paper_plan(inputs, Protocol(groups=("germanic",), lr=2.0))
+    assert {run.config["lr"] for run in fixed if run.part == "zero-shot"} == {2.0}
 
 
 def test_a_hash_is_the_same_for_the_same(inputs, protocol, tmp_path):
@@ -220,11 +220,11 @@ def test_what_is_missing_is_left_out_and_said(inputs, tmp_path):
 
 
 def test_mistakes_are_explained(inputs):
-    with pytest.raises(ZgulError, match="no group 'celtic'"):
+    with pytest.raises(ZgulError, match=r"groups is one of germanic, .*, not 'celtic'"):
         Protocol(groups=("celtic",))
     with pytest.raises(ZgulError, match="at least one seed"):
         Protocol(seeds=())
-    with pytest.raises(ZgulError, match="Shares of the text"):
+    with pytest.raises(ZgulError, match="shares must be above 0 and at most 1"):
         Protocol(shares=(0.0,))
     with pytest.raises(ZgulError, match="No language adapters at"):
         paper_plan(replace(inputs, adapters="nowhere"), Protocol(groups=("germanic",)))

@@ -76,9 +76,7 @@ class Experiment:
         own = {run.hash for run in tuning}
         settings = plan.tuned_settings(given or [run for run in done if run.hash in own])
         runs = plan.paper_plan(self.inputs, self.protocol, settings, code=code)
-        # tuning is always part of the plan, because the other runs depend on it
-        patterns = [part for pattern in self.only for part in pattern.split(",") if part.strip() != "tuning"]
-        chosen = tuning + (plan.select_runs(runs, patterns) if patterns or not self.only else [])
+        chosen = plan.select_runs(tuning + runs, self.only)
         if not chosen:
             raise ZgulError(f"No run fits --only {', '.join(self.only)}. See the plan with --dry-run.")
         parts = {run.part for run in done}

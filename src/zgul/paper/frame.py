@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from statistics import fmean as mean
 from typing import Any, NamedTuple
 
@@ -75,9 +76,13 @@ class Frame:
 
 
 def encoder_of(run: StoredRun) -> str:
-    """The name of a run's encoder without folders. A pruned embedded encoder counts as the embedded one."""
-    name = str(run.config.get("encoder") or "embedded").rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
-    return "embedded" if name.endswith(".q4.safetensors") else name
+    """The name of the encoder of a run."""
+    return encoder_name(run.config.get("encoder") or "embedded")
+
+
+def encoder_name(place: str) -> str:
+    """The name of an encoder without folders. A pruned embedded encoder counts as the embedded one."""
+    return "embedded" if place.endswith(".q4.safetensors") else Path(place).name
 
 
 def averages(entries: Iterable[Entry], languages: Collection[str], value: Value = F1) -> dict[tuple[int, int], float]:

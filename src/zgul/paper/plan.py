@@ -10,7 +10,7 @@ import os
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from zgul.languages import GROUPS, find
 from zgul.methods import find_method
 from zgul.options import Options, option
 from zgul.paper import provenance
-from zgul.paper.frame import choose_tuned
+from zgul.paper.frame import choose_tuned, encoder_name
 from zgul.paper.numbers import GRID
 from zgul.paper.rows import FEW_SHOT, ROWS, TARGET_ADAPTER, TARGET_ENCODER, TRAINED, Row, rows_of
 from zgul.paper.store import StoredRun
@@ -67,7 +67,7 @@ class Protocol(Options):
     """The options of the experiments. They change the results."""
 
     seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, separated by commas.", panel=WHAT)
-    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups, separated by commas.", panel=WHAT)
+    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups.", choices=tuple(GROUPS), panel=WHAT)
     tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
     limit: int = option(0, _TEXTS["limit"], least=0, panel=SMALLER)
     dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)
@@ -85,7 +85,7 @@ class Protocol(Options):
     few_epochs: int = option(10, "Epochs on the examples.", least=1, panel=FEW)
     few_batch: int = option(8, _TEXTS["batch_size"], least=1, panel=FEW)
     few_lr: float = option(0.0, "Learning rate [default: the method's own].", least=0, panel=FEW)
-    shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", panel=TEXT)
+    shares: tuple[float, ...] = option((0.25, 0.5, 1.0), "Shares of the text.", above=0, most=1, panel=TEXT)
     text_languages: tuple[str, ...] = option((), "Targets whose text is read [default: all with text].", panel=TEXT)
     text_lines: int = option(0, "Lines of text of each target [default: all].", least=0, panel=TEXT)
     text_steps: int = option(2000, "Masked-LM steps for each of head, adapter and encoder.", least=1, panel=TEXT)
@@ -95,34 +95,21 @@ class Protocol(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if unknown := [group for group in self.groups if group not in GROUPS]:
-            raise ZgulError(f"There is no group {unknown[0]!r}. Choose one of: {', '.join(GROUPS)}.")
         if not self.seeds:
             raise ZgulError("Give at least one seed.")
-        if any(share <= 0 or share > 1 for share in self.shares):
-            raise ZgulError("Shares of the text must be above 0 and at most 1. The zero-shot model is the share 0.")
 
     @property
     def tunes(self) -> bool:
         return self.tune and not self.lr
 
-    def rate(self, method: str, encoder: str) -> float:
-        """The learning rate of a method on an encoder if none was tuned."""
-        return self.lr or float(rates(method, encoder)["default"])
-
 
 def rates(method: str, encoder: str) -> Any:
     """The learning rates for a method on an encoder: the "default", and the "grid" that is tried."""
     kind = "whole encoder" if method in _FILE["whole-encoder"] else "adapters"
-    if is_embedded(encoder):
+    if encoder_name(encoder) == "embedded":
         return _FILE["rates"][kind]
     grid = GRID["SFT Learning Rate" if kind == "whole encoder" else "Learning Rate"]  # the paper's
     return {"grid": grid, "default": max(grid)}
-
-
-def is_embedded(encoder: str) -> bool:
-    """Whether this is the embedded encoder, or a copy of it without the pieces that the data never uses."""
-    return encoder == "embedded" or encoder.endswith(".q4.safetensors")
 
 
 def chosen_protocol(given: Mapping[str, object], quick: bool = False) -> Protocol:
@@ -148,8 +135,7 @@ class Run:
 
     @cached_property
     def hash(self) -> str:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
     @property
     def name(self) -> str:
@@ -184,7 +170,7 @@ def tuned_settings(done: Iterable[StoredRun]) -> Settings:
 
 
 def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
-    """The runs that match, and those that they need.
+    """The runs that match, and those that they need. Tuning runs always belong to them: the others depend on these.
 
     A pattern is a part, group, method or target, or several of them with slashes, which must all fit.
     """
@@ -195,7 +181,7 @@ def select_runs(runs: list[Run], only: Sequence[str]) -> list[Run]:
     known = set().union(*words.values())
     if unknown := sorted(set().union(*patterns) - known):
         raise ZgulError(f"--only {unknown[0]}: no run fits. Choose from: {', '.join(sorted(known))}.")
-    chosen = {run for run, own in words.items() if any(pattern <= own for pattern in patterns)}
+    chosen = {run for run, own in words.items() if "tuning" in own or any(pattern <= own for pattern in patterns)}
     needs = {run.hash: run.needs for run in runs}
     while needed := {need for run in chosen for need in needs[run]} - chosen:
         chosen |= needed
@@ -266,8 +252,8 @@ class _Planner:
         return Run(*place, config, [row.inference() for row in rows], languages, checksums=sums, **more)
 
     def _config(self, group: str, method: str, seed: int, changes: Values) -> Values:
-        task, default = GROUPS[group].task, self.protocol.rate(method, self.inputs.encoder)
-        rate, reduction = self.settings.get((task, method), (default, None))
+        task, default = GROUPS[group].task, rates(method, self.inputs.encoder)["default"]
+        rate, reduction = self.settings.get((task, method), (self.protocol.lr or default, None))
         adapters = _without_folders(self.inputs.adapters) if find_method(method).needs_bank else "none"
         values = {name: getattr(self.protocol, name) for name in _COPIED}
         values |= {"method": method, "group": group, "task": task, "sources": GROUPS[group].sources, "seed": seed}
