@@ -105,7 +105,7 @@ def test_facts_of_a_run(finished):
     store = Store(finished)
     (zgul,) = store.runs(part="zero-shot", method="zgul")
     assert zgul.seconds > 0 and zgul.facts["trainable"] > 0 and len(zgul.facts["dev_f1"]) == 2
-    for kind in ("weights", "weights_before", "weights_untrained"):
+    for kind in ("weights", "weights_untrained"):
         for view in ("fusion", "lang2vec"):
             for target in ("fo", "got", "gsw"):
                 weights = zgul.facts[kind][view][target]
@@ -113,9 +113,6 @@ def test_facts_of_a_run(finished):
                 assert sum(weights.values()) == pytest.approx(1, abs=1e-4)
     (multi,) = store.runs(part="zero-shot", method="madx-multi")
     assert set(multi.facts["weights"]) == {"emea"}
-    assert multi.facts["weights_before"]["emea"]["fo"] == pytest.approx(
-        dict.fromkeys(("en", "is", "de"), 1 / 3), abs=1e-5
-    )
     text = store.runs(method=TEXT_RUN)
     assert {run.extra["share"]: run.facts["lines"] for run in text}[0.5] < max(run.facts["lines"] for run in text)
     assert set(text[0].facts["masked_accuracy"]) == {"before", "adapter", "encoder"}

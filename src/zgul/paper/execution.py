@@ -22,7 +22,7 @@ from zgul import __version__, encoders
 from zgul.adapters.storage import save_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
-from zgul.devices import find_device, moved_copy, uses_bfloat16
+from zgul.devices import find_device, uses_bfloat16
 from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
@@ -62,10 +62,7 @@ class Resources:
     def encoder(self) -> tuple[Encoder, PieceTokenizer]:
         """A copy of the encoder that shares no weights, and the tokenizer."""
         loaded, tokenizer = self._load_encoder()
-        copy = moved_copy(loaded, torch.device("cpu"))
-        for parameter in copy.parameters():
-            parameter.data = parameter.data.clone()
-        return copy, tokenizer
+        return copy.deepcopy(loaded), tokenizer
 
     def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
         """A split, or a sample of ``limit`` of its sentences. The sample is the same for every run."""
@@ -141,9 +138,8 @@ class Executor:
         elif run.part == "few-shot":
             facts = self._few_shot(run, needed[run.needs[0]])
         elif run.extra.get("variant") == "MADX^multi-Tgt":  # the zero-shot model with the target's own adapter
-            base = next(needed[need] for need in run.needs if needed[need].method != TEXT_RUN)
-            weights, tagger = self._trained(base).weights, self._untrained(run, base.training())
-            facts = self._score(run, HeldModel(run.hash, tagger, weights, {}).restored(), {})
+            weights = self._trained(needed[run.needs[0]]).weights
+            facts = self._score(run, HeldModel(run.hash, self._untrained(run), weights, {}).restored(), {})
         elif not run.rows:  # a tuning run, of which only the dev F1 is needed
             self.release()
             facts = self._train(self._untrained(run), run.training(), folder=self.store.run_folder(run.hash))
@@ -242,7 +238,6 @@ class Executor:
             known = torch.ones(1, len(tagger.labels), dtype=torch.bool)
             torch.manual_seed(run.extra["draw"])
             facts = self._train(tagger, config, LabelledData(chosen, [], list(tagger.labels), known, {language: 0}))
-        facts["em_of"] = base.hash
         return self._score(run, replace(tagger), facts, self.store.facts(base.hash).get("em", {}))
 
     def _score(self, run: Run, tagger: Tagger, facts: Facts, known: Facts | None = None) -> Facts:
@@ -265,7 +260,7 @@ class Executor:
         predicted = tagger.predict(sentences, strategy=row["strategy"], em=config, weights=bool(row["weights"]))
         seconds = round(time.monotonic() - started, 3)
         if row["weights"]:
-            _note_weights(facts, tagger, language, predicted, "weights", "weights_before")
+            _note_weights(facts, tagger, language, predicted, "weights")
         if em is not None:
             facts.setdefault("em", {}).setdefault(row["row"], {})[language] = em
         tags = [prediction.tags for prediction in predicted]
@@ -320,16 +315,13 @@ class Executor:
         }
 
 
-def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequence[Prediction], *notes: str) -> None:
-    """Note the mean weight of every adapter over words, layers and sentences, by view ("weights_before": before EM)."""
-    views = tagger.method.views or ("emea",)
-    for note in notes:
-        name = note.removesuffix("_untrained")  # of the prediction's field
-        weights = [getattr(prediction, name) for prediction in predicted if len(prediction.tags)]
-        mean = np.concatenate(weights).mean(axis=0)  # [K, N]
-        for view, row in zip(views, mean, strict=True):
-            shares = {source: round(float(w), 6) for source, w in zip(tagger.bank_languages, row, strict=True)}
-            facts.setdefault(note, {}).setdefault(view, {})[language] = shares
+def _note_weights(facts: Facts, tagger: Tagger, language: str, predicted: Sequence[Prediction], note: str) -> None:
+    """Note the mean weight of every adapter over words, layers and sentences, by view."""
+    weights = [prediction.weights for prediction in predicted if prediction.weights is not None and prediction.tags]
+    mean = np.concatenate(weights).mean(axis=0)  # [K, N]
+    for view, row in zip(tagger.method.views or ("emea",), mean, strict=True):
+        shares = {source: round(float(w), 6) for source, w in zip(tagger.bank_languages, row, strict=True)}
+        facts.setdefault(note, {}).setdefault(view, {})[language] = shares
 
 
 def read_text(run: Run, resources: Resources, folder: Path, device: torch.device) -> Facts:
