@@ -29,7 +29,7 @@ def fill(
     """Invent results for these parts."""
     store = Store(folder, create=True)
     store.note(
-        command="zgul experiment paper --data DIR --output DIR",
+        commands=["zgul experiment paper --data DIR --output DIR"],
         commit="0000000 (invented)",
         machine="none",
         encoder=encoder,

@@ -158,7 +158,6 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
     inputs, before = experiment.inputs, store.meta
     command = ["zgul", *(Path(word).name if "/" in word and Path(word).exists() else word for word in sys.argv[1:])]
     store.note(
-        command=shlex.join(command),
         commands=list(dict.fromkeys([*before.get("commands", []), shlex.join(command)])),
         protocol=experiment.protocol.to_dict(),
         checksums=before.get("checksums", {}) | _checksums(runs),

@@ -3,7 +3,6 @@
 `build_report` defines the contents and their order. For a part without runs, the report names the command to run.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -145,9 +144,6 @@ def head(frame: Frame) -> dict[str, str]:
     """How the results were made, in a few lines."""
     meta = frame.store.meta
     facts = {name: listed(meta[name]) for name in TABLES["facts"] if meta.get(name)}
-    if checksums := meta.get("checksums"):
-        together = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
-        facts["data"] = f"{len(checksums)} files, together `sha256:{together}`"
     facts["seeds"] = listed(sorted({run.seed for run in frame.runs})) or "–"
     facts["departures from the paper"] = f"**{'; '.join(departures(frame))}** (explained in the section of that name)"
     return facts
@@ -188,7 +184,7 @@ def _examples(frame: Frame) -> Blocks:
 def _runs(frame: Frame) -> Blocks:
     meta = frame.store.meta
     blocks: list[Block | None] = [tables.runs_table(frame)]
-    if commands := dict.fromkeys(filter(None, meta.get("commands") or [meta.get("command")])):
+    if commands := dict.fromkeys(meta.get("commands", ())):
         blocks += ["Commands, in their order:", tuple(f"`{command}`" for command in commands)]
     if protocol := meta.get("protocol"):
         settings = listed(f"{name} {listed(value)}" for name, value in protocol.items() if value not in ((), [], ""))

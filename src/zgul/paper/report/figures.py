@@ -12,10 +12,11 @@ import numpy as np
 from zgul.errors import ZgulError
 from zgul.evaluation import MeanStd
 from zgul.languages import GROUPS, find, similarity
+from zgul.languages.relatedness import KINDS
 from zgul.paper import numbers
 from zgul.paper.frame import Frame, average
 from zgul.paper.report.document import Figure, group_title, listed, text
-from zgul.paper.report.tables import MEASURES, WEIGHTS, few_shot_languages, few_shot_scores, weights
+from zgul.paper.report.tables import WEIGHTS, few_shot_languages, few_shot_scores, weights
 from zgul.paper.rows import COMPARED, ZERO_SHOT, ZGUL
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -86,7 +87,7 @@ def draw_dots(panels: Lines) -> Any:
 def similarity_maps() -> list[Figure]:
     """Relatedness as the paper defines it, and its two halves."""
     figures = []
-    for kind in MEASURES:
+    for kind in KINDS:
         maps = {n: {t: {s: similarity(t, s, kind) for s in g.sources} for t in g.targets} for n, g in GROUPS.items()}
         name, draw = f"similarity-{kind}", partial(draw_heat_maps, maps, f"{kind} similarity")
         figures.append(Figure(name, text(name), draw))

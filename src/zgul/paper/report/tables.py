@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from statistics import mean
+from statistics import correlation as pearson
+from statistics import mean, pstdev
 from typing import Any
-
-import numpy as np
 
 from zgul.evaluation import McNemar, MeanStd, mcnemar_counts
 from zgul.languages import GROUPS, TARGETS, find, similarity
-from zgul.languages.relatedness import Kind
+from zgul.languages.relatedness import KINDS
 from zgul.paper import numbers
 from zgul.paper.frame import Entry, Frame, average, averages, choose_tuned, encoder_of, spread
 from zgul.paper.numbers import AVERAGE, PaperTable
@@ -27,7 +26,6 @@ TIED = "ZGUL, EM tied by layer"
 Rows = Iterable[tuple[str, Sequence[Entry], dict[str, float]]]  # title, scores and the paper's numbers
 Points = dict[float, MeanStd | None]  # examples -> F1
 WEIGHTS: dict[str, str] = TABLES["weights"]
-MEASURES: tuple[Kind, ...] = ("average", "genetic", "syntactic")  # of relatedness
 RANDOM_START = "random start"  # the variant whose attention networks start at random
 STRONG, WEAK = 0.5, 0.2  # from these correlations on, weights follow relatedness, or follow it weakly
 MICRO = "Micro-F1"  # the last row of the tables of classes
@@ -338,10 +336,10 @@ def weights(frame: Frame, kind: str, group: str, variant: str = "", facts: str =
 def correlation(by_target: Mapping[str, Mapping[str, float]]) -> float | None:
     """Pearson's correlation of weight and average similarity over all pairs of target and source."""
     pairs = [(w, similarity(target, source)) for target, row in by_target.items() for source, w in row.items()]
-    first, second = np.array(pairs).T
-    if min(first.std(), second.std()) < 1e-9:
+    first, second = zip(*pairs, strict=True)
+    if min(pstdev(first), pstdev(second)) < 1e-9:
         return None  # all weights are equal: no correlation is defined
-    return float(np.corrcoef(first, second)[0, 1])
+    return pearson(first, second)
 
 
 def group_correlation(frame: Frame, kind: str, group: str, *which: str) -> MeanStd | None:
@@ -392,7 +390,7 @@ def language_weights_table(frame: Frame, group: str, language: str) -> ReportTab
     for kind, title in WEIGHTS.items():
         if seeds := [by_target[language] for by_target in weights(frame, kind, group) if language in by_target]:
             rows[f"{title} weight"] = [spread(seed.get(source, 0.0) for seed in seeds) for source in sources]
-    for measure in MEASURES if rows else ():
+    for measure in KINDS if rows else ():
         rows[f"{measure} similarity"] = [similarity(language, source, measure) for source in sources]
     heads, words = ("", *(find(source).name for source in sources)), {"language": find(language).name}
     return table(f"weights/{language}", rows, heads, words, rules=["average similarity"], digits=2)
