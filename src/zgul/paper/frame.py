@@ -26,14 +26,11 @@ class Entry(NamedTuple):
 
 
 class Frame:
-    """All finished scores of a store. Of runs that differ only in code or settings, the newest counts."""
+    """All finished scores of a store. Of runs of one name, only the last that was planned is in it."""
 
     def __init__(self, store: Store, analyses: dict[str, Any] | None = None) -> None:
         self.store, self.analyses = store, analyses or store.analyses or {}
-        newest: dict[tuple[Any, ...], StoredRun] = {}
-        for run in sorted(store.runs(status=DONE), key=lambda run: (run.started, run.hash)):
-            newest[run.part, run.group, run.method, run.seed, encoder_of(run), str(sorted(run.extra.items()))] = run
-        self.runs = [run for run in newest.values() if run.part in PARTS]  # others are of earlier versions
+        self.runs = [run for run in store.runs(status=DONE) if run.part in PARTS]  # others are of earlier versions
         by_hash = {run.hash: run for run in self.runs}
         self._index: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         counts: Counter[str] = Counter()

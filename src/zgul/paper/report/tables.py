@@ -18,7 +18,7 @@ from zgul.paper.numbers import AVERAGE, PaperTable
 from zgul.paper.report import document
 from zgul.paper.report.document import TABLES, Cell, Head, Item, ReportTable, cell, group_title, listed, table
 from zgul.paper.rows import ABLATIONS, BASELINES, COMPARED, MULTI_SOURCE, ROWS, TARGET_TEXT, TRAINED, ZERO_SHOT, ZGUL
-from zgul.paper.store import Score
+from zgul.paper.store import PARTS, Score
 
 HOLDS = "holds"
 FIRST = "ZGUL is first"  # the first of the claims in tables.toml
@@ -477,7 +477,7 @@ def example_table(item: dict[str, Any], number: int = 0) -> ReportTable | None:
 def runs_table(frame: Frame) -> ReportTable | None:
     """How many runs and hours each part took."""
     rows: dict[str, list[Item]] = {}
-    for part in dict.fromkeys(run.part for run in frame.runs):
+    for part in (part for part in PARTS if any(run.part == part for run in frame.runs)):
         runs = [run for run in frame.runs if run.part == part]
         sets = ({r.seed for r in runs}, {str(r.facts.get("device", "–")) for r in runs}, {encoder_of(r) for r in runs})
         rows[part] = [len(runs), sum(run.seconds for run in runs) / 3600, *(listed(sorted(values)) for values in sets)]
