@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from zgul.adapters.bank import AdapterOutputs, Bank
 from zgul.devices import shared_copy
-from zgul.ensemble.weighting import FUSION, LANG2VEC, Weighting, ZGULWeighting
+from zgul.ensemble.weighting import Weighting, ZGULWeighting
 from zgul.methods.model import Model
 
 WIDE = 1.5  # times the encoder's width: from here on, the form for wide adapters is cheaper
@@ -40,8 +40,8 @@ def fold(model: Model, precision: str = "float32") -> Model:
     """A copy of a model that computes the same with fewer products. It shares all other weights."""
     replaced: dict[nn.Module, nn.Module] = {model.encoder: model.encoder.merged()}
     weighting, bank = model.weighting, model.bank
-    # a mix that is a maximum cannot be folded
-    if isinstance(weighting, ZGULWeighting) and bank and (len(weighting.views) == 1 or len(weighting.combine)):
+    # a mix that is a maximum cannot be folded, and the ablations with one view are not worth it
+    if isinstance(weighting, ZGULWeighting) and bank and len(weighting.combine):
         products = Products.of(weighting)
         _, count, size, width = bank.up.shape
         if count * size > WIDE * width and products.condition <= MOST_CONDITION[precision]:
@@ -58,18 +58,14 @@ class Products:
     score: Tensor  # S [L, d, d] and its bias [L, d]: the query of fusion's scores is S h + bias
     score_bias: Tensor
     first: Tensor  # P_1 [L, d, d]
-    second: Tensor | None  # P_2 [L, d, d], where there are two views
+    second: Tensor  # P_2 [L, d, d]
     bias: Tensor  # [L, d]: what is added to every mix
 
     @classmethod
     def of(cls, source: ZGULWeighting) -> "Products":
-        value = _stacked(source.value, "weight")  # W_v [L, d, d]
-        score, bias, zeros = torch.zeros_like(value), value.new_zeros(value.shape[:2]), value.new_zeros(value.shape[:2])
-        if FUSION in source.views:
-            key, query = _stacked(source.fusion, "key.weight"), _stacked(source.fusion, "query.weight")
-            score, bias = key.mT @ query, _apply(key.mT, _stacked(source.fusion, "query.bias"))
-        if len(source.combine) == 0:
-            return cls(score, bias, value, None, zeros)
+        key, query = _stacked(source.fusion, "key.weight"), _stacked(source.fusion, "query.weight")  # [L, d, d]
+        score, bias = key.mT @ query, _apply(key.mT, _stacked(source.fusion, "query.bias"))
+        value = _stacked(source.value, "weight")
         first, second = (half @ value for half in _stacked(source.combine, "weight").chunk(2, dim=2))
         return cls(score, bias, first, second, _stacked(source.combine, "bias"))
 
@@ -106,9 +102,7 @@ class Folded(Weighting):
             self.register_buffer(name, value, persistent=False)
 
     def scores(self, layer: int, h: Tensor, outputs: AdapterOutputs, by_language: Tensor) -> Tensor:
-        views = [self.fusion(layer, h, outputs)] if FUSION in self.views else []
-        views += [by_language] if LANG2VEC in self.views else []
-        return torch.stack(views, dim=-2)
+        return torch.stack([self.fusion(layer, h, outputs), by_language], dim=-2)
 
     def fusion(self, layer: int, h: Tensor, outputs: AdapterOutputs) -> Tensor:
         """The scores of fusion [..., N]."""
@@ -125,8 +119,8 @@ class FoldedWeighting(Folded):
 
     def __init__(self, source: ZGULWeighting, products: Products, bank: Bank) -> None:
         up = torch.cat([bank.up.flatten(1, 2), bank.up_bias], dim=1)  # [L, N r + N, d]
-        parts = [products.first] if products.second is None else [products.first, products.second]
-        left = [(up @ part.mT).split([up.shape[1] - len(bank), len(bank)], dim=1) for part in parts]
+        parts = (up @ products.first.mT, up @ products.second.mT)
+        left = [part.split([up.shape[1] - len(bank), len(bank)], dim=1) for part in parts]
         super().__init__(
             source,
             into=up @ products.score,
@@ -158,19 +152,16 @@ class WideWeighting(Folded):
     def __init__(self, source: ZGULWeighting, products: Products) -> None:
         inverse = products.inverse
         query, bias = inverse.mT @ products.score, _apply(inverse.mT, products.score_bias)
-        rest = {} if products.second is None else {"rest": products.second @ inverse}
-        super().__init__(source, query=query, query_bias=bias, mix_bias=products.bias, **rest)
+        super().__init__(source, query=query, query_bias=bias, rest=products.second @ inverse, mix_bias=products.bias)
 
     def fusion(self, layer: int, h: Tensor, outputs: AdapterOutputs) -> Tensor:
         query = F.linear(h, self.query[layer], self.query_bias[layer])
         return torch.stack([(query * v).sum(dim=-1) for v in outputs.written], dim=-1)
 
     def mix(self, layer: int, outputs: AdapterOutputs, weights: Tensor) -> Tensor:
-        first, *others = (_weighted_sum(outputs.written, view) for view in weights.unbind(dim=-2))
+        first, second = (_weighted_sum(outputs.written, view) for view in weights.unbind(dim=-2))
         mixed = first + self.mix_bias[layer]
-        for second in others:
-            mixed = torch.addmm(mixed.flatten(0, -2), second.flatten(0, -2), self.rest[layer].mT).view_as(mixed)
-        return mixed
+        return torch.addmm(mixed.flatten(0, -2), second.flatten(0, -2), self.rest[layer].mT).view_as(mixed)
 
 
 def _weighted_sum(outputs: Tensor, weights: Tensor) -> Tensor:

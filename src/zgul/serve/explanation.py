@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zgul.corpora.sentence import Sentence
+from zgul.corpora.sentence import Sentence, to_iob2
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import Alpha, EMConfig, minimise_entropy
 from zgul.tagger import Tagger
-from zgul.tagger.decoding import decoder, valid_iob2
+from zgul.tagger.decoding import decoder
 
 DIGITS = 4
 
@@ -66,4 +66,4 @@ def _step(tagger: Tagger, p: NDArray[np.float64], weights: NDArray[np.float64]) 
     entropy = -(p * np.log(np.maximum(p, 1e-30))).sum(axis=1).mean()
     rounded = {"probabilities": p.round(DIGITS).tolist(), "weights": weights.round(DIGITS).tolist()}
     iob2 = tagger.task == "ner" and tagger.decode == "words"
-    return {"entropy": round(float(entropy), DIGITS), "tags": valid_iob2(tags) if iob2 else tags} | rounded
+    return {"entropy": round(float(entropy), DIGITS), "tags": to_iob2(tags) if iob2 else tags} | rounded
