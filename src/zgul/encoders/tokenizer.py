@@ -244,8 +244,7 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
 def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
     """Make a smaller encoder and tokenizer with only ``pieces``, special pieces and characters. Layers are shared."""
     contents = json.loads(tokenizer.backend.to_str())
-    if contents["model"]["type"] != "Unigram":
-        kind = contents["model"]["type"]
+    if (kind := contents["model"]["type"]) != "Unigram":
         raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
     vocabulary = contents["model"]["vocab"]
     wanted = set(pieces)
