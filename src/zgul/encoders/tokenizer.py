@@ -236,8 +236,7 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
     ids: set[int] = set()
     distinct = iter(set(words))
     while batch := list(itertools.islice(distinct, _BATCH)):
-        for pieces in tokenizer.tokenise(batch):
-            ids.update(pieces)
+        ids.update(itertools.chain.from_iterable(tokenizer.tokenise(batch)))
     return {tokenizer.backend.id_to_token(index) for index in ids}
 
 
