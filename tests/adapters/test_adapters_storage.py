@@ -197,13 +197,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, La
 def test_adapters_are_found_wherever_they_lie(places: tuple[Path, dict[str, LanguageAdapter]]) -> None:
     folder, made = places
     encoder = tiny_encoder(family(0), width=16)[0]
-    found = find_adapters(f"{folder / 'mixed'}, {folder / 'alone'}", ["is", "de", "en"], encoder)
+    found = find_adapters(f"{folder / 'mixed'}, {folder / 'alone'}", ["is", "de", "en"], encoder, "")
     assert [adapter.language for adapter in found] == ["is", "de", "en"], "fo was not asked for"
     for adapter in found:
         assert torch.equal(adapter.layers[1].up.weight, made[adapter.language].layers[1].up.weight)
-    file = find_adapters(str(folder / "mixed" / "two.safetensors"), ["fo"], encoder)
+    file = find_adapters(str(folder / "mixed" / "two.safetensors"), ["fo"], encoder, "")
     assert file[0].language == "fo"
-    new = find_adapters(f"{folder / 'alone'},new", ["sw", "de"], encoder)
+    new = find_adapters(f"{folder / 'alone'},new", ["sw", "de"], encoder, "")
     assert new[0].width == 16 and torch.equal(new[1].layers[0].up.weight, made["de"].layers[0].up.weight)
 
 
@@ -219,7 +219,7 @@ def test_adapters_that_are_nowhere(
     places: tuple[Path, dict[str, LanguageAdapter]], place: str, languages: list[str], message: str
 ) -> None:
     with pytest.raises(ZgulError, match=message):
-        find_adapters(str(places[0] / place), languages, tiny_encoder(family(0), width=16)[0])
+        find_adapters(str(places[0] / place), languages, tiny_encoder(family(0), width=16)[0], "")
 
 
 def test_shipped_adapters_come_from_a_folder_that_may_be_chosen(

@@ -48,7 +48,7 @@ def test_an_adapter_helps_on_held_out_text_and_leaves_the_encoder_alone(place, t
     assert torch.equal(other.layers[0].down.weight, adapter.layers[0].down.weight)
     after = weights(place / "encoder")
     assert all(torch.equal(before[name], after[name]) for name in before)
-    found = find_adapters(str(tmp_path), ["is"], encoders.load(place / "encoder")[0])
+    found = find_adapters(str(tmp_path), ["is"], encoders.load(place / "encoder")[0], "")
     assert found[0].sizes == [6, 6], "zgul train --adapters finds it, although a head lies beside it"
 
 

@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-from safetensors.torch import save
 from torch import Tensor, nn
 
 import zgul
@@ -31,7 +30,7 @@ from zgul.adapters.language_adapter import ACTIVATIONS, Bottleneck, Invertible, 
 from zgul.download import DownloadOptions, NotFoundError, download, exclusive
 from zgul.errors import ZgulError, first_line
 from zgul.files import DAMAGED, MAX_JSON, atomic_write, cache_dir, read_json, write_json
-from zgul.tensors import load_pickled, map_tensors
+from zgul.tensors import load_pickled, map_tensors, save_tensors
 
 CONFIG, SAFE, PICKLED = ADAPTER_FILES = ["adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin"]
 INDEX = "https://raw.githubusercontent.com/Adapter-Hub/Hub/master/dist/v2"
@@ -105,10 +104,10 @@ def write_adapter(
     about = {"model_name": model_name or adapter.about.get("model_name"), "model_type": model_type}
     version = f"zgul.{zgul.__version__}"  # without a version, gelu would mean gelu_new
     config = {"config": inner, "hidden_size": adapter.width, **about, "name": adapter.language, "version": version}
-    with atomic_write(folder / (SAFE if safe else PICKLED), "wb") as file:
-        if safe:
-            file.write(save(tensors))
-        else:
+    if safe:
+        save_tensors(folder / SAFE, tensors)
+    else:
+        with atomic_write(folder / PICKLED, "wb") as file:
             torch.save(tensors, file)
     write_json(folder / CONFIG, config)
     (folder / (PICKLED if safe else SAFE)).unlink(missing_ok=True)  # it would be another, older adapter

@@ -68,9 +68,7 @@ def shipped_adapters(languages: Sequence[str] | None = None) -> list[LanguageAda
 _load_once = lru_cache(maxsize=2)(load_adapters)
 
 
-def find_adapters(
-    places: str, languages: Sequence[str], encoder: Encoder, encoder_name: str = ""
-) -> list[LanguageAdapter]:
+def find_adapters(places: str, languages: Sequence[str], encoder: Encoder, encoder_name: str) -> list[LanguageAdapter]:
     """Find the adapters of these languages in one or, separated by commas, several places. The first place wins.
 
     A place is "shipped", "new" (adapters that change nothing yet), zgul's own file, a folder of such files and of

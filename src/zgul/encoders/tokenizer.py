@@ -236,16 +236,14 @@ def pieces_used(tokenizer: PieceTokenizer, words: Iterable[str]) -> set[str]:
     ids: set[int] = set()
     distinct = iter(set(words))
     while batch := list(itertools.islice(distinct, _BATCH)):
-        for pieces in tokenizer.tokenise(batch):
-            ids.update(pieces)
+        ids.update(itertools.chain.from_iterable(tokenizer.tokenise(batch)))
     return {tokenizer.backend.id_to_token(index) for index in ids}
 
 
 def prune(encoder: Encoder, tokenizer: PieceTokenizer, pieces: Iterable[str]) -> tuple[Encoder, PieceTokenizer]:
     """Make a smaller encoder and tokenizer with only ``pieces``, special pieces and characters. Layers are shared."""
     contents = json.loads(tokenizer.backend.to_str())
-    if contents["model"]["type"] != "Unigram":
-        kind = contents["model"]["type"]
+    if (kind := contents["model"]["type"]) != "Unigram":
         raise ZgulError(f"Only Unigram (sentencepiece) vocabularies can be pruned; this one is {kind}.")
     vocabulary = contents["model"]["vocab"]
     wanted = set(pieces)

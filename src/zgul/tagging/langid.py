@@ -93,8 +93,7 @@ def ngrams(words: Iterable[str]) -> Iterable[str]:
 def softmax(scores: Floats) -> Floats:
     """The softmax over the last axis."""
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    probabilities: Floats = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return probabilities
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
 
 
 @lru_cache(maxsize=1)

@@ -136,9 +136,8 @@ class TextTagger:
 
     def entities(self, text: Text) -> list[dict[str, Any]]:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
-        names = ("entity_group", "score", "word", "start", "end")
-        found = self.tag(text).entities
-        return [dict(zip(names, (e.label, e.probability, e.text, e.start, e.end), strict=True)) for e in found]
+        fields = {"entity_group": "label", "score": "probability", "word": "text", "start": "start", "end": "end"}
+        return [{name: getattr(one, own) for name, own in fields.items()} for one in self.tag(text).entities]
 
     def describe(self, task: str) -> str:
         """One line that names the tagger, its source languages and its EM settings."""

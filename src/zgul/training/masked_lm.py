@@ -57,8 +57,7 @@ class MLMHead(nn.Module):
 
     def transform(self, hidden: Tensor) -> Tensor:  # [..., d] -> [..., d]
         """Map hidden states into the space of the embeddings."""
-        transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
-        return transformed
+        return self.norm(F.gelu(self.dense(hidden)))  # type: ignore[no-any-return]
 
     def decode(self, transformed: Tensor, embeddings: Tensor) -> Tensor:  # [..., d] -> [..., V]
         return F.linear(transformed, embeddings, self.bias)
@@ -108,8 +107,7 @@ class MaskedLM(nn.Module):
             raise ZgulError("The tokenizer of this encoder has no mask piece, so nothing can be masked.")
         self.encoder, self.head, self.bank, self.masked = encoder, head, bank, masked
         self.vocabulary, self.mask_id = head.bias.shape[0], tokenizer.mask
-        specials = torch.tensor([tokenizer.begin, tokenizer.end, tokenizer.pad], device=head.bias.device)
-        self.specials = nn.Buffer(specials)
+        self.specials = nn.Buffer(torch.tensor([tokenizer.begin, tokenizer.end, tokenizer.pad]).to(head.bias.device))
 
     def hidden(self, ids: Tensor) -> Tensor:
         """Map ids [N B, T], the languages' blocks one after another, to hidden states [N B, T, d]."""

@@ -21,8 +21,7 @@ class Optimiser:
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, clip: float = 1.0, shares: Shares | None = None
     ) -> None:
         self.clip, self.shares = clip, shares or {}
-        named = model.named_parameters()
-        self.weights: dict[str, Tensor] = {name: value for name, value in named if value.requires_grad}
+        self.weights: dict[str, Tensor] = {name: v for name, v in model.named_parameters() if v.requires_grad}
         device = next(iter(self.weights.values())).device
         on_gpu = device.type == "cuda"
         groups = []

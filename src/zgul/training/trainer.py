@@ -176,8 +176,7 @@ class Trainer:
     def dev_scores(self, report: Report = silent) -> Scores:
         """F1 on the combined dev sets of the sources, without EM."""
         advice = "use a device with more memory (--device cpu)"
-        predict = partial(self._predict, report)
-        predicted, self.dev_tokens = halving(predict, self.dev_tokens, "tokens", advice)
+        predicted, self.dev_tokens = halving(partial(self._predict, report), self.dev_tokens, "tokens", advice)
         labels = np.array(self.tagger.labels)[self.dev.by_word(predicted).numpy()]
         tags = np.split(labels, np.cumsum(self.dev.sentence_sizes)[:-1])
         return scores(self.gold, [row.tolist() for row in tags])
