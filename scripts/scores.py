@@ -61,7 +61,8 @@ def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:
         if len(scored) == len(group.targets):
             own, goal = mean(results[target]["f1"] for target in scored), GOALS[group.name]
             verdict = f"{goal:g}: {'reached' if own >= goal else 'missed'}"
-            rows.append([f"**{group.name}**", "", "", "", f"{own:.1f}", f"{printed_average(group.name, 'ZGUL'):.1f}", verdict])
+            figures = [f"{own:.1f}", f"{printed_average(group.name, 'ZGUL'):.1f}", verdict]
+            rows.append([f"**{group.name}**", "", "", "", *figures])
     return rows
 
 
