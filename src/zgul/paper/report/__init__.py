@@ -202,7 +202,6 @@ def _language_page(frame: Frame, group: str, code: str) -> Page:
     examples = [item for item in frame.analyses.get("examples") or [] if item["language"] == code]
     contents: dict[str, Blocks] = {
         "Scores": [tables.language_rows_table(frame, group, code)],
-        "Weights and relatedness": [tables.language_weights_table(frame, group, code)],
         "Few-shot": [figures.few_shot_by_language(frame, code)],
         "Class-wise F1": [tables.classes_table(frame, task, code)],
         "Examples": [tables.example_table(item, number) for number, item in enumerate(examples, start=1)],

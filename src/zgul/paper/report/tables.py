@@ -11,7 +11,6 @@ from typing import Any
 
 from zgul.evaluation import McNemar, MeanStd, mcnemar_counts
 from zgul.languages import GROUPS, TARGETS, find, similarity
-from zgul.languages.relatedness import KINDS
 from zgul.paper import numbers
 from zgul.paper.frame import Entry, Frame, average, averages, choose_tuned, encoder_of, spread
 from zgul.paper.numbers import AVERAGE, PaperTable
@@ -381,19 +380,6 @@ def follows(correlation: float) -> str:
     """In a word, whether weights with this correlation follow relatedness."""
     seen = round(correlation, 2)
     return "yes" if seen >= STRONG else "weakly" if seen >= WEAK else "in reverse" if seen <= -WEAK else "no"
-
-
-def language_weights_table(frame: Frame, group: str, language: str) -> ReportTable | None:
-    """The weights of the sources on one target, and how related they are."""
-    sources = GROUPS[group].sources
-    rows: dict[str, list[Item]] = {}
-    for kind, title in WEIGHTS.items():
-        if seeds := [by_target[language] for by_target in weights(frame, kind, group) if language in by_target]:
-            rows[f"{title} weight"] = [spread(seed.get(source, 0.0) for seed in seeds) for source in sources]
-    for measure in KINDS if rows else ():
-        rows[f"{measure} similarity"] = [similarity(language, source, measure) for source in sources]
-    heads, words = ("", *(find(source).name for source in sources)), {"language": find(language).name}
-    return table(f"weights/{language}", rows, heads, words, rules=["average similarity"], digits=2)
 
 
 def classes_table(frame: Frame, task: str, language: str = "") -> ReportTable | None:
