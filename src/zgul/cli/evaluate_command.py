@@ -42,9 +42,9 @@ def command(
     """
     if not data.exists():
         raise ZgulError(f"{data}: no such file")
-    place: dict[str, Any] = {"model": model, "device": device, "precision": precision}
-    wanted: dict[str, Any] = {"strategy": strategy, "decode": decode, "em": em, "adaptive": adaptive}
-    loaded = load_for_scoring(lang, task, **wanted, changes=changes, **place)
+    choices = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
+    place = {"model": model, "device": device, "precision": precision}
+    loaded = load_for_scoring(lang, task, decode=decode, choices=choices, **place)
     (task,), language = loaded.taggers, loaded.language.code
     if data.is_dir():
         sentences = DataFolder(data).sentences(task, language, split)

@@ -44,7 +44,8 @@ def fold(model: Model, precision: str = "float32") -> Model:
     if isinstance(weighting, ZGULWeighting) and bank and len(weighting.combine):
         products = Products.of(weighting)
         _, count, size, width = bank.up.shape
-        if count * size > WIDE * width and products.condition <= MOST_CONDITION[precision]:
+        condition = torch.linalg.cond(products.first.double()).max()
+        if count * size > WIDE * width and condition <= MOST_CONDITION[precision]:
             replaced |= {bank: products.turned(bank), weighting: WideWeighting(weighting, products)}
         else:
             replaced[weighting] = FoldedWeighting(weighting, products, bank)
@@ -64,21 +65,10 @@ class Products:
     @classmethod
     def of(cls, source: ZGULWeighting) -> "Products":
         key, query = _stacked(source.fusion, "key.weight"), _stacked(source.fusion, "query.weight")  # [L, d, d]
-        score, bias = key.mT @ query, _apply(key.mT, _stacked(source.fusion, "query.bias"))
+        score, bias = key.mT @ query, torch.einsum("lji,lj->li", key, _stacked(source.fusion, "query.bias"))
         value = _stacked(source.value, "weight")
         first, second = (half @ value for half in _stacked(source.combine, "weight").chunk(2, dim=2))
         return cls(score, bias, first, second, _stacked(source.combine, "bias"))
-
-    @property
-    def condition(self) -> float:
-        """The condition number of P_1, in the layer where it is largest."""
-        return float(torch.linalg.cond(self.first.double()).max())
-
-    @property
-    def inverse(self) -> Tensor:
-        """P_1⁻¹ [L, d, d]."""
-        # layer by layer: after torch.set_num_threads, torch 2.13 with MKL never returns from a stack of large matrices
-        return torch.stack([torch.linalg.inv(layer.double()) for layer in self.first]).to(self.first.dtype)
 
     def turned(self, bank: Bank) -> Bank:
         """A bank whose adapters give ``v_n = P_1 u_n``."""
@@ -124,7 +114,7 @@ class FoldedWeighting(Folded):
         super().__init__(
             source,
             into=up @ products.score,
-            into_bias=_apply(up, products.score_bias),
+            into_bias=torch.einsum("lij,lj->li", up, products.score_bias),
             leave=torch.cat([inner for inner, _ in left], dim=1),
             leave_bias=torch.cat([outer for _, outer in left], dim=1),
             mix_bias=products.bias,
@@ -150,8 +140,9 @@ class WideWeighting(Folded):
     rest: Tensor  # [L, d, d]: P_2 P_1⁻¹
 
     def __init__(self, source: ZGULWeighting, products: Products) -> None:
-        inverse = products.inverse
-        query, bias = inverse.mT @ products.score, _apply(inverse.mT, products.score_bias)
+        # layer by layer: after torch.set_num_threads, torch 2.13 with MKL never returns from a stack of large matrices
+        inverse = torch.stack([torch.linalg.inv(layer.double()) for layer in products.first]).to(products.first.dtype)
+        query, bias = inverse.mT @ products.score, torch.einsum("lji,lj->li", inverse, products.score_bias)
         super().__init__(source, query=query, query_bias=bias, rest=products.second @ inverse, mix_bias=products.bias)
 
     def fusion(self, layer: int, h: Tensor, outputs: AdapterOutputs) -> Tensor:
@@ -170,11 +161,6 @@ def _weighted_sum(outputs: Tensor, weights: Tensor) -> Tensor:
     for n in range(1, len(outputs)):
         total = torch.addcmul(total, outputs[n], weights[..., n : n + 1])
     return total
-
-
-def _apply(matrices: Tensor, vectors: Tensor) -> Tensor:
-    """Matrices [L, m, d] times vectors [L, d]: [L, m]."""
-    return (matrices @ vectors[..., None]).squeeze(-1)
 
 
 def _stacked(modules: Iterable[nn.Module], name: str) -> Tensor:

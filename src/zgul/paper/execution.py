@@ -341,9 +341,7 @@ def read_text(run: Run, resources: Resources, folder: Path, device: torch.device
     encoder.to(device)
     plain = AdapterConfig(steps=config["steps"], blocks=config["blocks"], lr=config["lr"], seed=run.seed)
     head = load_head(Path(resources.inputs.head), encoder) if resources.inputs.head else None
-    started = time.monotonic()
     small = train_adapter(language, blocks, encoder, pieces, plain, head=head)
-    between = time.monotonic()
     assert small.adapter is not None
     whole = replace(plain, full=True, lr=config["encoder_lr"])
     full = train_adapter(language, blocks, encoder, pieces, whole, head=copy.deepcopy(small.head))
@@ -351,5 +349,4 @@ def read_text(run: Run, resources: Resources, folder: Path, device: torch.device
     save_tensors(folder / ENCODER, encoder.state_dict(), bits=16)
     scored = {"before": small.scores["none"], "adapter": small.scores[language], "encoder": full.scores["after"]}
     accuracies = {name: round(accuracy, 3) for name, (accuracy, _) in scored.items()}
-    times = {"adapter_seconds": round(between - started, 2), "encoder_seconds": round(time.monotonic() - between, 2)}
-    return {"lines": blocks.lines, "blocks": len(blocks.train), **times, "masked_accuracy": accuracies}
+    return {"lines": blocks.lines, "blocks": len(blocks.train), "masked_accuracy": accuracies}

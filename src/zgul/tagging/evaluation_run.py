@@ -22,6 +22,7 @@ from zgul.tagging.serving import shipped_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
 LISTED = 10  # confusions and words
+NO_CHOICES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,14 @@ class Evaluation:
 
 
 def load_for_scoring(
-    lang: str,
-    task: str | None = None,
-    *,
-    strategy: str | None = None,
-    decode: str | None = None,
-    em: bool | None = None,
-    adaptive: bool | None = None,
-    changes: Mapping[str, Any] | None = None,
-    **place: Any,
+    lang: str, task: str | None = None, decode: str | None = None, choices: Mapping[str, Any] = NO_CHOICES, **place: Any
 ) -> TextTagger:
     """A tagger as `zgul evaluate` scores it: a shipped one as `zgul tag` runs it, others with EM as they were tuned.
 
-    ``strategy`` and ``decode`` replace the tagger's own. For ``em``, ``adaptive`` and ``changes`` see
-    `choose_inference`. ``place`` are the ``model``, ``device`` and ``precision`` of `zgul.load`.
+    ``decode`` replaces the tagger's own. ``choices`` are those of `choose_inference`, and ``place`` are the ``model``,
+    ``device`` and ``precision`` of `zgul.load`.
     """
-    EMConfig.from_dict(changes or {}, "em_")  # check everything first, because loading takes seconds
+    EMConfig.from_dict(choices.get("changes", {}), "em_")  # check everything first, because loading takes seconds
     if decode is not None:
         decoder(decode, [])
     if task == "both":
@@ -95,8 +88,7 @@ def load_for_scoring(
     ((task, tagger),) = loaded.taggers.items()
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
     ships = loaded.served[task].name in shipped_names()
-    wanted: dict[str, Any] = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
-    inference = choose_inference(tagger, loaded.language.code, **wanted, adaptive_default=ships)
+    inference = choose_inference(tagger, loaded.language.code, **choices, adaptive_default=ships)
     return replace(loaded, taggers={task: tagger}, inference={task: inference})
 
 
