@@ -212,7 +212,7 @@ def _digests(folder: Path, skip: tuple[str, ...] = (".lock",)) -> Files:
 
 
 def _without_temporary(files: Files) -> Files:
-    """Without what `atomic_write` of a killed process left, which a later run removes when it is an hour old."""
+    """Without what `atomic_write` of a killed process left, which the next write of the same file removes."""
     return {name: digest for name, digest in files.items() if not name.endswith(".tmp")}
 
 
