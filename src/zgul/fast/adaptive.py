@@ -3,7 +3,7 @@
 Sentences that the model is certain of are skipped. The others take one long step instead of ten short ones.
 docs/tagging.md describes how the rule was chosen.
 
-Gain on a CPU (`make bench`): 3.1× faster than full EM with the shipped taggers on the paper's 15 test files.
+Gain on a CPU (`make bench`): 2.7× faster than full EM with the shipped taggers on the paper's 15 test files.
 At mBERT's width it was not measured: how many sentences are certain depends on a trained tagger, and none ships.
 """
 

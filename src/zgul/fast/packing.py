@@ -3,7 +3,7 @@
 Only attention needs to know which pieces belong together. Everything else works on the pieces of all sentences in one
 row, [P, ...] instead of [B, T, ...].
 
-Gain on a CPU (`make bench`): tagging 1.14× and EM 1.02× faster with the shipped tagger; 1.40× and 1.43× at mBERT's
+Gain on a CPU (`make bench`): tagging 1.12× and EM 1.13× faster with the shipped tagger; 1.39× and 1.40× at mBERT's
 width.
 """
 
