@@ -113,8 +113,8 @@ def put_under_load(service: Service, texts: list[str], clients: int, seconds: fl
     return load, time.perf_counter() - started
 
 
-def rate_of_zgul_tag(texts: list[str]) -> tuple[float, list[list[str]]]:
-    """Words a second of ``zgul tag`` from its first output on, and the tags."""
+def rate_of_zgul_tag(texts: list[str]) -> tuple[float, dict[tuple[str, ...], list[str]]]:
+    """Words a second of ``zgul tag`` from its first output on, and the tags of each sentence."""
     command = [sys.executable, "-m", "zgul.cli", "tag", "--lang", LANGUAGE, "--task", TASK, "--input", "text"]
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:
         file.write("\n\n".join(texts).encode())
@@ -127,7 +127,7 @@ def rate_of_zgul_tag(texts: list[str]) -> tuple[float, list[list[str]]]:
     sentences = [(at, json.loads(line)) for at, line in lines]
     first, last = sentences[0][0], sentences[-1][0]
     later = sum(len(one["words"]) for at, one in sentences if at > first + AT_ONCE)
-    return later / (last - first), [one["upos"] for _, one in sentences]
+    return later / (last - first), {tuple(one["words"]): one["upos"] for _, one in sentences}
 
 
 def read_texts(data: Path, words: int) -> list[str]:
@@ -149,9 +149,12 @@ def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, A
         say("comparing tags")
         before, expected = rate_of_zgul_tag(texts)
         connection = service.connect()
-        made = [sentence["upos"] for text in texts for sentence in ask(connection, text)]
-        if made != expected:
-            raise Unequal(f"{sum(a != b for a, b in zip(made, expected, strict=False))} sentences have other tags")
+        made = {tuple(sentence["words"]): sentence["upos"] for text in texts for sentence in ask(connection, text)}
+        # abbreviations are learnt from the text itself, so a passage may be cut into other sentences than a whole book
+        common = made.keys() & expected.keys()
+        other = sum(made[words] != expected[words] for words in common)
+        if other or len(common) < 0.98 * len(expected):
+            raise Unequal(f"{other} of {len(common)} sentences have other tags, {len(expected)} were tagged")
         say(f"{clients} clients for {seconds:g} seconds")
         load, took = put_under_load(service, texts, clients, seconds)
     finally:
