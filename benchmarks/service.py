@@ -144,10 +144,10 @@ def read_texts(data: Path, words: int) -> list[str]:
 
 def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, Any]:
     texts = read_texts(data, words)
+    before, expected = rate_of_zgul_tag(texts)  # alone: the service loads its taggers when it starts
     service = Service()
     try:
         say("comparing tags")
-        before, expected = rate_of_zgul_tag(texts)
         connection = service.connect()
         made = {tuple(sentence["words"]): sentence["upos"] for text in texts for sentence in ask(connection, text)}
         # abbreviations are learnt from the text itself, so a passage may be cut into other sentences than a whole book
