@@ -154,12 +154,12 @@ class MixedLM(MaskedLM):
     order: Tensor  # [N]: adapter n is mixed into the blocks of language order[n]
     share: Tensor  # [N B]: how much of its own adapter each block gets
 
-    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def guess(self, shown: Tensor, places: Tensor) -> Tensor:
         assert self.bank is not None
-        self.order = torch.rand(len(self.bank), device=ids.device).argsort()
-        part = torch.empty(len(ids), device=ids.device).uniform_(*PART)
+        self.order = torch.rand(len(self.bank), device=shown.device).argsort()
+        part = torch.empty(len(shown), device=shown.device).uniform_(*PART)
         self.share = torch.where(torch.rand_like(part) < MIXED, part, 1.0)
-        return super().forward(ids)
+        return super().guess(shown, places)
 
     def adapt(self, bank: Bank, layer: int, h: Tensor) -> Tensor:
         own = super().adapt(bank, layer, h)

@@ -29,6 +29,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from zgul.corpora.sentence import Sentence
 from zgul.encoders.encoder import Encoder, EncoderConfig
+from zgul.encoders.modern import ModernEncoder
+from zgul.encoders.rotary import Rotary
 from zgul.encoders.tokenizer import PieceTokenizer
 
 CHAIN = "ptks"  # the consonants of the class markers, in the order of the chain shift
@@ -198,7 +200,7 @@ def _noun_phrase(orders: set[str], rng: np.random.Generator) -> list[str]:
 def random_encoder(config: EncoderConfig, std: float = 0.02) -> Encoder:
     """An encoder with random matrices, as BERT starts before it is trained."""
     with torch.device("meta"):
-        encoder = Encoder(config)
+        encoder = ModernEncoder(config) if config.rotary else Encoder(config)
     encoder.to_empty(device="cpu")
     for name, parameter in encoder.named_parameters():
         if parameter.dim() > 1:
@@ -208,8 +210,10 @@ def random_encoder(config: EncoderConfig, std: float = 0.02) -> Encoder:
     return encoder.requires_grad_(False).eval()
 
 
-def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0) -> tuple[Encoder, PieceTokenizer]:
-    """A random BERT and a WordPiece tokenizer of syllables and letters; nothing is read or saved."""
+def tiny_encoder(
+    family: Family, layers: int = 2, width: int = 64, seed: int = 0, modern: bool = False
+) -> tuple[Encoder, PieceTokenizer]:
+    """A random BERT or ModernBERT and a WordPiece tokenizer of syllables and letters; nothing is read or saved."""
     tokenizer = tiny_tokenizer(family)
     config = EncoderConfig(
         vocabulary=tokenizer.backend.get_vocab_size(),
@@ -220,6 +224,8 @@ def tiny_encoder(family: Family, layers: int = 2, width: int = 64, seed: int = 0
         positions=128,
         types=2,
         pad=tokenizer.pad,
+        model_type="modernbert" if modern else "bert",
+        rotary=tuple(Rotary(100.0, 3 if n % 2 else None) for n in range(layers)) if modern else (),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

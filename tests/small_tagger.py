@@ -66,6 +66,7 @@ def small_tagger(
     size: int | None = None,
     scale: float = 0.4,
     standardise: bool = False,
+    modern: bool = False,
 ) -> Tagger:
     """A tagger for the sources of ``MADE``. ``double`` is for comparisons to the last digit.
 
@@ -74,7 +75,7 @@ def small_tagger(
     options = options or MethodOptions(dropout=0.0)
     tagger = Tagger.new(
         method,
-        encoder=tiny_encoder(MADE, layers=depth, width=WIDTH),
+        encoder=tiny_encoder(MADE, layers=depth, width=WIDTH, modern=modern),
         task=task,
         labels=labels or LABELS,
         sources=MADE.sources,

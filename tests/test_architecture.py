@@ -31,7 +31,9 @@ ORDER = (
     ("tagger",),
     ("training",),
     ("tagging",),
+    ("adaptation",),
     ("paper", "serve"),
+    ("cluster",),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
@@ -46,10 +48,24 @@ LATE = {
     "zstandard",
     "torch.utils.tensorboard",
     "huggingface_hub",
+    "fsspec",
+    "ray",
     "zgul.serve",
 }
-SERVICE_LINES = 1_300
-LINES, FUNCTION, FORMULA_FILE = 15_000, 60, 150
+# Lines of the core, and what features may add to them that came after it.
+CORE = 15_000
+ADDED = {
+    "serve": 1_300,
+    "adaptation": 1_100,
+    "the files of adapted taggers": 210,
+    "cluster": 900,
+    "several processes": 150,
+    "int8 and jobs": 550,
+    "ModernBERT": 300,
+    "doctor, init and completion": 550,
+    "what new users asked for": 400,
+}
+FUNCTION, FORMULA_FILE = 60, 150
 
 
 def part_of(file: Path) -> str:
@@ -154,10 +170,11 @@ def test_functions_fit_on_a_screen() -> None:
 
 
 def test_the_source_stays_small() -> None:
-    service = [file for file in FILES if part_of(file) == "serve" or file.stem == "serve_command"]
-    for files, most in ((service, SERVICE_LINES), (set(FILES) - set(service), LINES)):
-        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-        assert lines <= most, f"{lines:,} lines"
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
+    assert sum(lines.values()) <= CORE + sum(ADDED.values()), f"{sum(lines.values()):,} lines"
+    for part in set(ADDED) & set(RANK):  # features that are parts of their own
+        own = sum(count for file, count in lines.items() if part_of(file) == part or file.stem == f"{part}_command")
+        assert own <= ADDED[part], f"{part}: {own:,} lines"
 
 
 @pytest.mark.parametrize(

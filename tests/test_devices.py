@@ -29,8 +29,16 @@ def test_other_errors_are_no_full_memory() -> None:
 
 @pytest.mark.parametrize("device", ["potato", "cuda:99", torch.device("cuda:99"), ""])
 def test_devices_that_are_not_here(device: str | torch.device) -> None:
-    with pytest.raises(ZgulError, match=r"There is no device '.*' here\. Use cpu, cuda or auto\."):
+    with pytest.raises(ZgulError, match=r"There is no device '.*' here\. Use cpu(, cuda)? or auto\."):
         find_device(device)
+
+
+def test_the_gpu_of_a_mac_is_offered_where_it_is() -> None:
+    if torch.mps.is_available():
+        assert find_device("mps").type == "mps"
+    else:
+        with pytest.raises(ZgulError, match=r"There is no device 'mps' here\. Use cpu(, cuda)? or auto\."):
+            find_device("mps")
 
 
 def test_devices_that_are_here() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report, f1_score, precision_score, recall_score
 
@@ -82,6 +82,7 @@ def assert_equals_seqeval(gold: list[list[str]], predicted: list[list[str]]) -> 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(tag_pairs(IOB), tag_pairs(list(UPOS)), tag_pairs([*UPOS, "O"]), tag_pairs(ODD)))
+@example([[("X", "O"), ("BX", "BX")]])  # the type of the second is the name of the first
 def test_equals_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
     assert_equals_seqeval(*split(pairs))
 

@@ -11,6 +11,15 @@ import pytest
 
 HEAVY = ("torch", "transformers", "scipy", "numpy", "spacy", "huggingface_hub")
 HELP = "import sys, zgul.cli; sys.argv = ['zgul', '--help']; zgul.cli.main()"
+TAB = """
+import os, sys, zgul.cli
+os.environ |= {"_ZGUL_COMPLETE": "complete_bash", "COMP_WORDS": "zgul tag --lang f", "COMP_CWORD": "3"}
+sys.argv = ["zgul"]
+try:
+    zgul.cli.app()
+except SystemExit:
+    pass
+"""
 LISTED = "import zgul.cli; zgul.cli.app(['--help'], standalone_mode=False)"
 
 
@@ -34,7 +43,12 @@ def test_starting_is_quick(code, limit):
     assert cpu_seconds(code) < limit
 
 
-@pytest.mark.parametrize("code", ["import zgul", LISTED], ids=["import", "help"])
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="this system does not count a child's CPU time")
+def test_the_tab_key_is_as_quick_as_help():
+    assert cpu_seconds(TAB) < 1.5 * cpu_seconds(HELP)
+
+
+@pytest.mark.parametrize("code", ["import zgul", LISTED, TAB], ids=["import", "help", "tab"])
 def test_starting_imports_nothing_heavy(code):
     listing = f"{code}\nimport sys\nprint([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)

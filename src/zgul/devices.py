@@ -16,21 +16,28 @@ from zgul.errors import ZgulError, ZgulWarning
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 
-PRECISIONS = ("float32", "bfloat16")  # of predictions
+DEVICES = ("cpu", "cuda", "mps")
+PRECISIONS = ("float32", "bfloat16", "int8")  # of predictions
 # On a CPU, no error class means "out of memory". These texts are from torch's allocator, the C++ library and oneDNN.
 _OUT_OF_MEMORY = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """Find the device of this name. "auto" is the GPU if there is one, else the CPU."""
+    """Find the device of this name. "auto" is the GPU (cuda) if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not _exists(name):
+        here = ", ".join(filter(_exists, DEVICES))
+        raise ZgulError(f"There is no device {str(name)!r} here. Use {here} or auto.")
+    return torch.device(name)
+
+
+def _exists(name: str | torch.device) -> bool:
     try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ZgulError(f"There is no device {str(name)!r} here. Use cpu, cuda or auto.") from error
-    return device
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        return False
+    return True
 
 
 def find_precision(name: str) -> str:

@@ -89,7 +89,8 @@ def _class_names(tags: set[str]) -> dict[str, str]:
     known = set(UPOS) if tags <= set(UPOS) else tags  # so that CONJ is CONJ even in a test set without SCONJ
     sharing = Counter(map(_type, known))
     names = {_type(tag): tag if sharing[_type(tag)] == 1 and tag[1:2] != "-" else _type(tag) for tag in tags}
-    unambiguous = len(set(names.values())) == len(names)  # unlike "X" beside "B-X"
+    unambiguous = all(name == kind or name not in names for kind, name in names.items())  # unlike "X" beside "B-X"
+    unambiguous = unambiguous and len(set(names.values())) == len(names)
     return names if unambiguous else {kind: kind for kind in names}
 
 

@@ -86,13 +86,16 @@ def open_binary(path: Path | str) -> BinaryIO:
         return sys.stdin.buffer
     path = Path(path)
     try:
-        if path.suffix in _READERS:
-            return io.BufferedReader(_READERS[path.suffix](path), buffer_size=1 << 16)
-        return path.open("rb")
+        return unpacked(path, path.suffix) if path.suffix in _READERS else path.open("rb")
     except OSError as error:
         reasons = {FileNotFoundError: "no such file", IsADirectoryError: "this is a folder; a file is needed here"}
         reason = reasons.get(type(error), f"cannot be opened ({error.strerror or error})")
         raise ZgulError(f"{path}: {reason}") from error
+
+
+def unpacked(packed: Path | IO[bytes], suffix: str) -> BinaryIO:
+    """The content of a packed file, or of an open one. The suffix is one of ``PACKINGS``."""
+    return io.BufferedReader(_READERS[suffix](packed), buffer_size=1 << 16)
 
 
 def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManager[Any]:
@@ -108,9 +111,9 @@ def _compressor(file: IO[bytes], path: Path) -> contextlib.AbstractContextManage
 class _ZstdReader(io.RawIOBase):
     """Unpacks a .zst file. Unlike the library's own reader it notices when the file is truncated."""
 
-    def __init__(self, path: Path) -> None:
-        self._parts = filter(None, self._unpack(_zstandard(path)))
-        self._file = path.open("rb")
+    def __init__(self, packed: Path | IO[bytes]) -> None:
+        self._parts = filter(None, self._unpack(_zstandard(packed)))
+        self._file = packed.open("rb") if isinstance(packed, Path) else packed
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -147,11 +150,13 @@ PACKINGS = tuple(_READERS)
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
-def _zstandard(path: Path) -> Any:
+def _zstandard(packed: Path | IO[bytes]) -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise ZgulError(f"{path}: .zst files need another package: pip install 'zgul[zstd]'") from error
+        raise ZgulError(
+            f"{getattr(packed, 'name', packed)}: .zst files need another package: pip install 'zgul[zstd]'"
+        ) from error
     return zstandard
 
 

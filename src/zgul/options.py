@@ -13,7 +13,7 @@ import contextlib
 import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from operator import ge, gt, le, lt
 from pathlib import Path
@@ -34,10 +34,18 @@ class Declared:
     """What `option` declares about a field, besides its name and default."""
 
     help: str
-    choices: tuple[str, ...]
+    choices: Collection[str]
     panel: str  # heading on the help page
     metavar: str
     limits: dict[str, float]  # by their names in _LIMITS
+
+    def describe(self, default: Any, instead: str = "") -> str:
+        """The help text with the default, or what stands ``instead`` of it, unless the text names it already."""
+        if "[default" in self.help or (not instead and (default is False or default in ("", ()))):
+            return self.help
+        plain = f"{default:g}" if isinstance(default, float) else "yes" if default is True else str(default)
+        listed = ", ".join(map(str, default)) if isinstance(default, tuple) else plain
+        return f"{self.help} [default: {instead or listed}]"
 
     def check(self, name: str, value: Any) -> None:
         """Raise if the value, or one of several, is not allowed."""
@@ -56,7 +64,7 @@ class Declared:
 
 
 def option(
-    default: Any, help: str, *, choices: tuple[str, ...] = (), panel: str = "", metavar: str = "", **limits: float
+    default: Any, help: str, *, choices: Collection[str] = (), panel: str = "", metavar: str = "", **limits: float
 ) -> Any:
     """Declare a field of an `Options` class. ``limits`` are ``least``, ``above``, ``most`` and ``below``."""
     given: Any = {"default_factory": type(default)} if isinstance(default, Options) else {"default": default}

@@ -35,3 +35,38 @@ def test_help_has_examples_of_this_command(name: str) -> None:
 def test_options_for_files_stand_below_the_main_ones() -> None:
     text = shown("tag")
     assert text.index("--lang") < text.index("─ Files") < text.index("--probabilities")
+
+
+PAGES = [name for name, about in COMMANDS.items() if "examples" in about]
+
+
+def panel(text: str, title: str) -> list[str]:
+    """The options of a panel of a help page."""
+    lines = text.split(f"─ {title} ─")[1].split("╰")[0].splitlines()[1:]
+    return [word for line in lines for word in line.split()[:3] if word.startswith("--")]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_help_begins_with_few_options(name: str) -> None:
+    text = shown(*name.split())
+    first = panel(text, "Options")
+    assert first[-1] == "--help" and len(first) <= 6 + ("--no-open" in first)
+    assert "<bool>" not in text
+    assert CliRunner().invoke(app, [*name.split(), "-h"], env={"COLUMNS": "200"}).stdout == text
+    if main := COMMANDS[name].get("main"):
+        assert [flag for flag in first if flag in main] == main
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_nothing_is_cut_off(name: str, columns: str) -> None:
+    result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": columns})
+    assert "…" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= int(columns)
+
+
+def test_commands_stand_in_groups() -> None:
+    text = shown()
+    assert "<bool>" not in text
+    order = ["─ Tag text ─", " tag ", "─ Train your own ─", " init ", "─ The paper ─", " report "]
+    assert sorted(order, key=text.index) == order

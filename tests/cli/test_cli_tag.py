@@ -1,11 +1,13 @@
 """``zgul tag`` as a user meets it, on stand-ins for the shipped taggers."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
 import lzma
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -239,7 +241,7 @@ def test_an_unsure_guess_is_a_warning() -> None:
         (["--lang", "fo"], b"\x7fELF\x02\x01\x00", "NUL"),
         (["--lang", "fo"], b"\x7fELF\x02\xf3\x00", "NUL"),
         (["--lang", "fo"], b"%PDF-1.7", "standard input is a PDF file"),
-        (["--lang", "fo"], b"<html><body>", "standard input is an HTML page"),
+        (["--lang", "fo"], b"<html><body>", "standard input holds no words"),
         (["--lang", "fo", "--device", "gpu0", TEXT], None, "no device 'gpu0' here"),
         (["--lang", "fo", "--precision", "half", TEXT], None, "precision is one of"),
         (["--lang", "fo", "--em-steps", "-1", TEXT], None, "steps must be at least 0"),
@@ -533,17 +535,37 @@ def test_closed_streams_give_no_traceback(folder: Path, redirection: str, code: 
     assert shell(f"zgul tag --lang fo --no-em {given} {redirection}") == (code, said)
 
 
-def test_a_screen_shows_words_a_second_and_the_time_left(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "total"),
+    [
+        ("book.txt -o book.conllu", True),
+        ("texts/ -o tagged/", True),
+        ("< book.txt > book.conllu", True),
+        ("- < <(cat book.txt) > book.conllu", False),  # nobody knows how much will come through a pipe
+        ("book.txt.gz -o book.conllu", False),
+    ],
+)
+def test_a_screen_shows_words_a_second_and_the_time_left(folder: Path, command: str, total: bool) -> None:
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-    (folder / "book.txt").write_text(text(300))
+    (folder / "texts").mkdir()
+    for name in ("book.txt", "texts/a.txt", "texts/b.txt"):
+        (folder / name).write_text(text(300))
+    (folder / "book.txt.gz").write_bytes(gzip.compress(text(300).encode()))
     screen, inside = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    command = [*COMMAND, "--lang", "fo", "book.txt", "-o", "book.conllu"]
-    assert subprocess.run(command, stderr=inside, env=environment, check=False).returncode == 0
-    shown = os.read(screen, 1 << 20).decode()
-    assert "tagging" in shown and "words a second" in shown and "0:00:00" in shown
-    os.close(screen)
+    program = " ".join(map(shlex.quote, COMMAND))
+    started = subprocess.Popen(["bash", "-c", f"{program} --lang fo {command}"], stderr=inside, env=environment)
     os.close(inside)
+    shown = ""
+    with contextlib.suppress(OSError):  # Linux says so at the end
+        while part := os.read(screen, 1 << 16):  # what is written comes in several parts
+            shown += part.decode(errors="replace")
+    os.close(screen)
+    assert started.wait() == 0
+    plain = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", shown)
+    count, _, left = plain.rpartition(" words a second ")
+    assert count.startswith("tagging") and count.endswith("/?") != total, plain
+    assert ("0:00:00" in left) == total, plain
 
 
 def test_an_error_is_one_line_without_a_traceback() -> None:

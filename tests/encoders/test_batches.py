@@ -163,6 +163,9 @@ class Counted:
         self.asked: list[str] = []
         self.seconds = seconds
 
+    def encode(self, text: str, **options: Any) -> Any:
+        return TOKENIZER.backend.encode(text, **options)
+
     def encode_batch(self, words: list[list[str]], **options: Any) -> Any:
         self.asked += [word for (word,) in words]
         time.sleep(self.seconds)

@@ -161,7 +161,9 @@ def test_dropout_reaches_attention_and_hidden_states(theirs: Any) -> None:
     assert not torch.allclose(encoder(ids, mask), encoder(ids, mask))
     seen: list[float] = []
 
-    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, dropout: float) -> torch.Tensor:
+    def attend(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, dropout: float, rotary: Any
+    ) -> torch.Tensor:
         seen.append(dropout)
         return value
 

@@ -6,8 +6,10 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -484,3 +486,33 @@ def test_by_name_when_the_hub_cannot_be_reached(tmp_path: Path) -> None:
     put_into_cache(tmp_path / "model", tmp_path, "acme/tiny")
     found = load_in_new_process("acme/tiny", "acme/typo", home=tmp_path, HF_ENDPOINT="http://127.0.0.1:9")
     assert found[0] == "Encoder" and found[1].startswith("No encoder called 'acme/typo'.")
+
+
+class _HugeFiles(BaseHTTPRequestHandler):
+    """A hub whose configuration is small and whose weights are huge, as far as it says."""
+
+    def do_HEAD(self) -> None:
+        size = 10 if self.path.endswith(".json") else 10**11
+        self.send_response(200)
+        headers = {"ETag": '"a"', "X-Repo-Commit": "0" * 40, "Content-Length": str(size)}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(b"{}        ")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_files_of_the_hub_have_a_largest_size(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _HugeFiles)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        found = load_in_new_process("acme/huge", home=tmp_path, HF_ENDPOINT=url)
+    finally:
+        server.shutdown()
+    assert "model.safetensors has 100000000000 bytes; at most 15,000,000,000 are fetched" in str(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from zgul import encoders
 from zgul.encoders.tokenizer import PieceTokenizer, compile_charsmap, compositions, double_array, with_vocabulary
@@ -133,3 +133,19 @@ def test_agrees_with_the_official_tokenizer_on_any_text(tokenizer, official):
         assert (ours.ids, ours.offsets) == (official.encode(text).ids, official.encode(text).offsets)
 
     agrees()
+
+
+@pytest.mark.parametrize("marks", ["Gemma's blank", "XLM-R's blank", "none"])
+def test_a_word_gets_the_pieces_that_it_has_inside_a_text(marks: str) -> None:
+    pieces = ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "a", "b", "▁", "▁a", "▁b"]
+    merges = [("▁", "a"), ("▁", "b")]
+    backend = Tokenizer(models.BPE({piece: n for n, piece in enumerate(pieces)}, merges, unk_token="[UNK]"))
+    if marks == "Gemma's blank":
+        backend.normalizer = normalizers.Replace(" ", "▁")
+    else:
+        space = pre_tokenizers.Metaspace(prepend_scheme="always")
+        backend.pre_tokenizer = space if marks == "XLM-R's blank" else pre_tokenizers.WhitespaceSplit()
+    found = PieceTokenizer.wrap(backend).tokenise(["a", "b", "ab"])
+    first = "a b" if marks == "none" else "▁a ▁b"
+    names = [[backend.id_to_token(piece) for piece in word] for word in found]
+    assert names == [[first.split()[0]], [first.split()[1]], [first.split()[0], "b"]]

@@ -28,6 +28,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in MET
     "zgul, max": ("zgul", {"combine": "max"}),
     "zgul, low-rank": ("zgul", {"encoder_rank": 2}),
     "zgul, wide": ("zgul", {}),  # adapters that are wider together than the encoder
+    "zgul, modern": ("zgul", {}),  # on a ModernBERT
+    "sft-m, modern": ("sft-m", {}),
     "zgul, first block": ("zgul", {"invertible": "first"}),
     "zgul, mixed blocks, low-rank": ("zgul", {"invertible": "mixed", "encoder_rank": 2}),
     "zgul-no-f, mixed blocks": ("zgul-no-f", {"invertible": "mixed"}),
@@ -71,6 +73,7 @@ def tagger_of(kind: str, precision: str = "float32", device: str = "cpu") -> Tag
         double=precision == "float64",
         scale=0.1 if precision == "bfloat16" else 0.4,
         standardise="standardised" in kind,
+        modern="modern" in kind,
         size=12 if "wide" in kind else None,
     )
     if "wide" in kind:
@@ -256,8 +259,8 @@ def test_low_rank_updates_are_merged_whatever_the_weighting() -> None:
 
 
 def test_precisions_and_devices_that_do_not_exist() -> None:
-    with pytest.raises(ZgulError, match="precision is one of float32, bfloat16, not 'int8'"):
-        engine(tagger_of("zgul").model, precision="int8")
+    with pytest.raises(ZgulError, match="precision is one of float32, bfloat16, int8, not 'half'"):
+        engine(tagger_of("zgul").model, precision="half")
     with pytest.raises(ZgulError, match="There is no device 'potato' here"):
         engine(tagger_of("zgul").model, "potato")
 

@@ -1,14 +1,12 @@
 """Without padding: the same numbers and the same gradients where there are pieces, nothing elsewhere."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from small_tagger import mixed_sentences, small_batch, small_tagger
 from zgul.encoders.encoder import masked_attention
 from zgul.ensemble.em import Alpha, EMConfig, minimise_entropy
-from zgul.fast.packing import PackedAlpha, Packing, read_packed
+from zgul.fast.packing import PackedAlpha, PackedReader, Packing
 
 MASK = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
 
@@ -59,7 +57,7 @@ def test_a_model_gives_the_same_scores_and_gradients(method: str, padding: int) 
     batch = small_batch(tagger, mixed_sentences(), padding=padding, empty=1 if padding else 0)
     weight = tagger.model.task[0].up.weight if len(tagger.model.task) else tagger.model.encoder.words.weight
     results = []
-    for logits in (tagger.model(batch), read_packed(tagger.model, Packing(batch.mask), batch)):
+    for logits in (tagger.model(batch), PackedReader(tagger.model, Packing(batch.mask), batch)(batch)):
         results.append((logits[batch.mask], *torch.autograd.grad((logits[batch.mask] ** 3).sum(), weight)))
     for padded, packed in zip(*results, strict=True):
         torch.testing.assert_close(packed, padded, rtol=1e-10, atol=1e-10)
@@ -72,7 +70,7 @@ def test_em_moves_packed_scores_as_padded_ones(config: EMConfig) -> None:
     packing = Packing(batch.mask)
     plain, packed = Alpha(config), PackedAlpha(config, packing)
     expected = minimise_entropy(tagger.model, batch, plain)
-    found = minimise_entropy(partial(read_packed, tagger.model, packing), batch, packed)
+    found = minimise_entropy(PackedReader(tagger.model, packing, batch), batch, packed)
     torch.testing.assert_close(found[batch.mask], expected[batch.mask], rtol=0, atol=1e-11)
     for one, other in zip(packed.mean_weights(), plain.mean_weights(), strict=True):
         torch.testing.assert_close(one, other[batch.mask], rtol=0, atol=1e-11)

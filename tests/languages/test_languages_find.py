@@ -154,3 +154,27 @@ def test_real_data_folders_are_languages(shared_data) -> None:
     for task in ("pos", "ner"):
         for folder in (shared_data / task).iterdir():
             assert find(folder.name).code == folder.name
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("obersorbisch", "hsb"),  # in neighbours' languages
+        ("верхнелужицкий", "hsb"),
+        ("Färöisch", "fo"),
+        ("færøysk", "fo"),
+        ("suédois", "sv"),
+        ("Schwyzerdütsch", "gsw"),  # in the language itself
+        ("asusu igbo", "ig"),
+        ("Oluganda", "lg"),
+    ],
+)
+def test_names_in_other_languages(name: str, code: str) -> None:
+    assert find(name).code == code
+
+
+def test_sorbian_in_any_language_is_two_languages_and_not_serbian() -> None:
+    for name in ("sorbian", "sorbisch", "Serbsce"):
+        with pytest.raises(ZgulError, match=r"Lower Sorbian.*Upper Sorbian") as error:
+            find(name)
+        assert "Serbian" not in str(error.value)

@@ -11,7 +11,7 @@ from reliability import chaos
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tagging", "training"])
+@pytest.mark.parametrize("name", ["tagging", "training", "adapting"])
 def test_killed_work_goes_on_to_the_same_files(name: str) -> None:
     result = chaos.torment(name, 1, seed=1)
     assert result.kills == 1 and result.files >= 1 and not result.different

@@ -12,7 +12,7 @@ from reliability.targets import TARGETS
 
 from reliability import fuzz, strange
 
-FEW = {"readers": 200, "segmenter": 200, "configurations": 200, "folders": 100}
+FEW = {"readers": 200, "segmenter": 200, "configurations": 200, "folders": 100, "requests": 100}
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 LOCKS = {"run": RUN, "serve": RUN + EXTRAS["serve"]}  # each lock holds what the one before it holds, and more
 LOCKS["dev"] = LOCKS["serve"] + EXTRAS["dev"]
 LOCKS["web"] = LOCKS["dev"] + EXTRAS["web"]
+LOCKS["docs"] = LOCKS["web"] + EXTRAS["docs"]
 UNLOCKED = {"torch"}  # see SECURITY.md
 ENTRY = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from zgul.corpora.sentence import Sentence
-from zgul.serve.batching import BATCH_WORDS, TURN, Batcher, TaggingSettings
+from zgul.serve.batching import BATCH_WORDS, GROWTH, TURN, Batcher, TaggingSettings
 from zgul.serve.problems import Problem
 from zgul.tagging.text_tagger import Inference
 
@@ -61,6 +61,17 @@ def test_requests_take_turns() -> None:
     assert answers[0] == {own: ["long"] * 3 * per_batch} and answers[1] == {own: ["short"] * 2}
     assert tagger.batches[0][:5] == ["long", "short", "long", "short", "long"]
     assert max(map(len, tagger.batches)) == per_batch and len(tagger.batches) == 4
+
+
+def test_batches_grow_when_many_requests_wait() -> None:
+    tagger = NotingTagger()
+    own = settings(tagger)
+    per_batch = BATCH_WORDS // TURN
+    run(tagger, *({own: sentences(f"r{n}", 2)} for n in range(2 * per_batch)))
+    assert tagger.batches[0] == [f"r{n}" for n in range(2 * per_batch)]  # each has a turn
+    tagger.batches.clear()
+    run(tagger, *({own: sentences(f"r{n}", 1)} for n in range(9 * per_batch)))
+    assert [len(batch) // per_batch for batch in tagger.batches] == [GROWTH, GROWTH, 1]
 
 
 def test_work_with_other_settings_gets_every_other_batch() -> None:

@@ -128,7 +128,11 @@ def test_the_example_runs_by_itself(tagger: Tagger, made: Path) -> None:
     too_long = subprocess.run([*command, *["hawa"] * 200], capture_output=True, text=True, check=False)
     assert "cut the sentence" in too_long.stderr
     text = subprocess.run([*command[:3], " ".join(words)], capture_output=True, text=True, check=False)
-    assert "has spaces in it: give the words of one sentence one by one" in text.stderr
+    assert "has spaces in it. tag takes the words of one sentence; for several, tag_all" in text.stderr
+    several = f"from tag import *; print(OnnxTagger(Path('.')).tag_all([{words}, {words}]))"
+    call = [sys.executable, "-c", several]
+    both = subprocess.run(call, capture_output=True, text=True, check=True, cwd=made, env={"PYTHONPATH": "."}).stdout
+    assert both.strip() == str([prediction.tags] * 2)
     example = Path(onnx_export.__file__).with_name("onnx_example.py").read_text(encoding="utf-8")
     assert "zgul" not in example and "torch" not in example
 

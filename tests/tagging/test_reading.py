@@ -3,6 +3,7 @@
 import gzip
 import io
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -143,14 +144,59 @@ def test_what_is_not_text_is_refused(data: bytes, problem: str) -> None:
         (b"PK\x03\x04\x14\x00\x06\x00", "is a docx, odt or other zip file.*plain text"),
         (b"PK\x03\x04\x14\x00\x00\x08\x00\x00mimetypeapplication/vnd.oasis.opendocument.text", "is a docx, odt"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Word"),
-        (b"<!DOCTYPE html>\n<html>", "is an HTML page.*--input text"),
-        (b"\xef\xbb\xbf  <HTML lang=fo>", "is an HTML page"),
-        (b'<?xml version="1.0"?>\n<html xmlns="x">', "is an HTML page"),
     ],
 )
 def test_formats_that_are_not_plain_text_are_recognised_by_their_content(data: bytes, problem: str) -> None:
     with pytest.raises(ZgulError, match=f"given {problem}"):
         words(data)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<!DOCTYPE html>\n<html><body>Hetta er<br>ein <b>ro</b>ynd.<p>Ein til &amp; fleiri.</body>",
+        "\ufeff  <HTML lang=fo><head><title>Heiti</title><script>if (a<b) {}</script></head>"
+        "Hetta er<br>ein <b>ro</b>ynd.<p>Ein\n til &amp; fleiri.<style>p {}</style>",
+        '<?xml version="1.0"?>\n<html xmlns="x"><div>Hetta er<br/>ein royn<i>d.</i></div>Ein til &#38; fleiri.</html>',
+    ],
+)
+def test_the_text_of_html_is_read_with_a_warning(page: str) -> None:
+    with pytest.warns(ZgulWarning, match=r"is an HTML page\. Its text is read.*--input text"):
+        found = words(page.encode())
+    assert found == [["Hetta", "er", "ein", "roynd", "."], ["Ein", "til", "&", "fleiri", "."]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "koi8-r"])
+def test_html_names_its_encoding(encoding: str) -> None:
+    word = "Føroyar" if encoding != "koi8-r" else "Погода"
+    page = f"<html><meta charset='{encoding}'><p>{word}".encode(encoding)
+    with pytest.warns(ZgulWarning, match="HTML"):
+        assert words(page) == [[word]]
+
+
+def test_word_and_opendocument_are_read(tmp_path: Path) -> None:
+    word = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    word += "<w:p><w:t>Hetta er ein roynd.</w:t></w:p><w:p><w:t>Ein til.</w:t></w:p></w:document>"
+    opened = '<office xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+    opened += "<text:p>Hetta er ein roynd.</text:p><text:p>Ein til.</text:p></office>"
+    for name, member, xml in (("a.docx", "word/document.xml", word), ("a.odt", "content.xml", opened)):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(member, xml)
+        (source,) = find_sources([str(tmp_path / name)])
+        with source.open() as file:
+            sentences = list(read(file))
+            assert abs(file.position - source.size) <= 2, "the position is in bytes of the file"
+            assert file.is_same_file(tmp_path / name)
+        assert [sentence.words for sentence in sentences] == [["Hetta", "er", "ein", "roynd", "."], ["Ein", "til", "."]]
+        assert [sentence.opens for sentence in sentences] == ["document", "paragraph"]
+    with zipfile.ZipFile(tmp_path / "b.odt", "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("content.xml", opened)
+    with (
+        pytest.raises(ZgulError, match=r"b\.odt: This zip file is no docx or odt document"),
+        find_sources([str(tmp_path / "b.odt")])[0].open(),
+    ):
+        pass
 
 
 def test_html_may_be_called_text() -> None:

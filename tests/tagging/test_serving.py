@@ -81,6 +81,6 @@ def test_no_torch_is_needed_to_ask(module: str) -> None:
 
 def test_the_public_names() -> None:
     for name in zgul.__all__:
-        assert getattr(zgul, name).__module__.startswith(("zgul.tagging", "zgul.errors"))
+        assert getattr(zgul, name).__module__.startswith(("zgul.tagging", "zgul.adaptation", "zgul.errors"))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = zgul.nothing  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ from zgul.encoders.batches import PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.tagger import load_tagger
 from zgul.tagging import loading, text_tagger
+from zgul.tagging.documents import FORMATS, TaggedSentence
+from zgul.tagging.tag_files import FileSettings
 from zgul.tagging.text_tagger import FIRST_WINDOW, GPU_WINDOW, MAX_UNKNOWN, WINDOW, Text, TextTagger
 
 pytestmark = pytest.mark.usefixtures("taggers")
@@ -293,3 +295,9 @@ def test_long_texts_hand_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not calls, "a short text leaves nothing that matters"
     list(tagger.tag_windows([[Sentence(["sapuri"] * 64)], [Sentence(["sapuri"])]]))
     assert len(calls) == 2, "so does what is left of a long text"
+
+
+def test_tasks_and_formats_have_literal_types() -> None:
+    assert get_type_hints(zgul.load)["task"] == Literal["pos", "ner", "both"] | None
+    assert get_type_hints(TaggedSentence.to_text)["form"] == Literal["conllu", "tsv", "json"]
+    assert get_args(get_type_hints(FileSettings)["format"]) == FORMATS

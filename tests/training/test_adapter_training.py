@@ -1,5 +1,8 @@
 """From text files to a saved language adapter, or to an encoder trained further."""
 
+import os
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from zgul.encoders.batches import PieceEncoder
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.progress import Status
-from zgul.tensors import save_tensors
+from zgul.tensors import load_tensors, save_tensors
 from zgul.training.adapter_training import (
     AdapterConfig,
     load_head,
@@ -117,12 +120,15 @@ def test_rates_by_default() -> None:
 def test_an_adapter_is_saved_beside_its_head_and_others(place: Path, tmp_path: Path) -> None:
     heard: list[Status] = []
     run(place, tmp_path, language="fo", report=heard.append)
-    assert {status.stage for status in heard} == {"masked-LM head", "adapter fo"}
+    assert {status.stage for status in heard} == {"reading text", "masked-LM head", "adapter fo"}
+    assert [status.done for status in heard if status.stage == "adapter fo"] == list(range(1, 13)), (
+        "from the first step"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fo.safetensors", "head.safetensors"]
     head = (tmp_path / "head.safetensors").read_bytes()
     heard.clear()
     result = run(place, tmp_path, report=heard.append)
-    assert {status.stage for status in heard} == {"adapter is"}, "the head is there already"
+    assert {status.stage for status in heard} == {"reading text", "adapter is"}, "the head is there already"
     assert list(result.scores) == ["none", "fo", "is"], "read with the other language's adapter, too"
     assert (tmp_path / "head.safetensors").read_bytes() == head
     (adapter,) = load_adapters(tmp_path / "is.safetensors")
@@ -166,6 +172,36 @@ def test_an_encoder_is_saved_with_the_head_that_was_trained_with_it(place: Path,
     load_head(tmp_path / "head.safetensors", encoder)
     with pytest.raises(ZgulError, match=r"config\.json exists already"):
         run(place, tmp_path, replace(SETTINGS, full=True))
+
+
+def stop_at(stage: str, step: int) -> Callable[[Status], None]:
+    """A report that presses Ctrl-C in a step."""
+
+    def report(status: Status) -> None:
+        if (status.stage, status.done) == (stage, step):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return report
+
+
+@pytest.mark.parametrize("stage", ["masked-LM head", "adapter is", "encoder"])
+def test_a_run_that_was_stopped_continues_bit_for_bit(place: Path, tmp_path: Path, stage: str) -> None:
+    config = replace(SETTINGS, full=stage == "encoder")
+    made = "model.safetensors" if config.full else "is.safetensors"
+    run(place, tmp_path / "whole", config)
+    stopped = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        run(place, stopped, config, report=stop_at(stage, 5))
+    with pytest.raises(ZgulError, match=r"holds an unfinished run\. Continue it with --resume, or replace it"):
+        run(place, stopped, config)
+    with pytest.raises(ZgulError, match="belongs to a run with another configuration"):
+        run(place, stopped, replace(config, seed=1), resume=True)
+    heard: list[Status] = []
+    run(place, stopped, config, resume=True, report=heard.append)
+    assert min(status.done for status in heard if status.stage == stage) == 6
+    whole, again = (load_tensors(tmp_path / folder / made) for folder in ("whole", "stopped"))
+    assert whole.keys() == again.keys() and all(torch.equal(whole[name], again[name]) for name in whole)
+    assert not list(stopped.glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,18 @@ def test_corpora_are_read_by_group_task_and_language(tmp_path: Path) -> None:
     config = TrainingConfig(task="ner", group="indo-aryan", sources=("en", "hi"), data=str(tmp_path), limit=2)
     data = load_labelled(config)
     assert [s.tags for s in data.train] == [["B-ORG"]] * 2 + [["B-PER"]] * 2, "English WikiAnn where the others are"
-    assert len(data.dev) == 6
+    assert len(data.dev) == 4, "the limit holds for dev sets, too"
+
+
+def test_a_dev_set_may_be_missing(tmp_path: Path) -> None:
+    for language in ("en", "is"):
+        path = tmp_path / "pos" / language / "train.tsv"
+        path.parent.mkdir(parents=True)
+        columns.write(path, [sentence("NOUN", language)] * 3)
+    columns.write(tmp_path / "pos" / "is" / "dev.tsv", [sentence("NOUN", "is")])
+    with pytest.warns(ZgulWarning, match="There is no dev set of en in .*, so it does not help to choose"):
+        data = load_labelled(TrainingConfig(sources=("en", "is"), data=str(tmp_path)))
+    assert len(data.train) == 6 and [s.language for s in data.dev] == ["is"]
 
 
 def test_shares_of_labels() -> None:

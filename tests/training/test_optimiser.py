@@ -48,6 +48,28 @@ def test_it_is_torchs_adamw_with_clipping_and_shares_of_the_rate() -> None:
         torch.testing.assert_close(value, theirs.get_parameter(name), rtol=1e-5, atol=1e-6, msg=name)
 
 
+def test_rows_that_get_no_gradient_need_no_state() -> None:
+    ours, theirs = (nn.Sequential(nn.Embedding(50, 4), nn.Linear(4, 2)) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    used = torch.tensor([3, 7, 20])
+    optimiser, plain = Optimiser(ours, lr=0.1, rows={"0.weight": used}), Optimiser(theirs, lr=0.1)
+    for _ in range(4):
+        for model, one in ((ours, optimiser), (theirs, plain)):
+            model.zero_grad()
+            model(used.repeat(2)).square().sum().backward()
+            one.step()
+    for name, value in weights(ours).items():
+        torch.testing.assert_close(value, theirs.get_parameter(name))
+    assert optimiser.weights["0.weight"].shape == (3, 4)
+    assert {value.shape[0] for state in optimiser.adamw.state.values() for value in state.values() if value.dim()} <= {
+        2,
+        3,
+    }
+    optimiser.load({"0.weight": torch.ones(3, 4)})
+    assert torch.equal(ours[0].weight[used], torch.ones(3, 4)), "loading reaches the model"
+    assert not Optimiser(ours, lr=0.1, weight_decay=0.1, rows={"0.weight": used}).rows, "decay moves every row"
+
+
 def test_gradients_are_clipped_together() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     optimiser = Optimiser(model, lr=0.1, clip=1e-3)

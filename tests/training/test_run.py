@@ -1,6 +1,7 @@
 """A whole training run: saved, interrupted and resumed bit for bit, refused where something is wrong."""
 
 import json
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -269,6 +270,23 @@ def test_what_cannot_be_trained_is_refused_before_it_starts(
     with pytest.raises(ZgulError, match=message):
         train(config(place, **change), tmp_path / "out")
     assert not (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.parametrize("change", [{"device": "cuda:99"}, {"adapters": "no/such"}, {"encoder": "./no/such"}])
+def test_arguments_are_checked_before_the_data_is_read(place: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "pos" / "is").mkdir(parents=True)
+    (tmp_path / "pos" / "is" / "train.tsv").write_text("not a labelled file\n", encoding="utf-8")
+    with pytest.raises(ZgulError, match=r"no device|No language adapters|no such folder"):
+        train(config(place, group="", sources=("is",), data=str(tmp_path), **change))
+
+
+def test_without_dev_sets_the_last_weights_are_kept(place: Path, tmp_path: Path) -> None:
+    for language in ("is", "en"):
+        shutil.copytree(place / "data" / "pos" / language, tmp_path / "data" / "pos" / language)
+        (tmp_path / "data" / "pos" / language / "dev.tsv").unlink()
+    with pytest.warns(ZgulWarning, match="There is no dev set of is"):
+        tagger = train(config(place, group="", sources=("is", "en"), data=str(tmp_path / "data"), epochs=2))
+    assert tagger.about["dev_f1"] is None and tagger.em == {} and "em" not in tagger.about
 
 
 def test_labels_that_training_lacks_count_as_mistakes_on_dev(place: Path, tmp_path: Path) -> None:

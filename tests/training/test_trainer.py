@@ -17,10 +17,12 @@ from zgul.evaluation import scores
 from zgul.methods import MethodOptions
 from zgul.progress import Status
 from zgul.tagger import Tagger
+from zgul.tensors import load_tensors
+from zgul.training import trainer as trainer_module
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.labelled_data import LabelledData, labelled_data
 from zgul.training.optimiser import Optimiser, Stepper
-from zgul.training.trainer import Trainer
+from zgul.training.trainer import CHECKPOINT, EMBEDDINGS, Trainer
 
 
 def config_of(**more: Any) -> TrainingConfig:
@@ -273,7 +275,7 @@ def snapshots(trainer: Trainer) -> list[dict[str, torch.Tensor]]:
     found: list[dict[str, torch.Tensor]] = []
 
     def report(status: Status) -> None:
-        if "dev F1" in status.figures:
+        if len(trainer.progress.history) > len(found):
             found.append(weights(trainer.tagger))
 
     trainer.run(report)
@@ -307,6 +309,33 @@ def test_without_dev_data_the_last_weights_are_kept() -> None:
     found = snapshots(trainer)
     assert len(found) == 3, "nothing says that training should stop"
     assert_equal(found[-1], weights(trainer.tagger))
+
+
+def test_a_checkpoint_holds_what_is_trained(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, "sft-m")
+    before = trainer.tagger.model.encoder.words.weight.detach().clone()
+    trainer.run()
+    used = trainer.optimiser.rows[EMBEDDINGS][1]
+    assert 0 < len(used) < len(before)
+    saved = load_tensors(tmp_path / CHECKPOINT)
+    shapes = {tuple(value.shape) for name, value in saved.items() if name.startswith(("model.enc", "best.enc", "opt"))}
+    assert tuple(before.shape) not in shapes and (len(used), before.shape[1]) in shapes
+    after = trainer.tagger.model.encoder.words.weight.detach()
+    changed = (before != after).any(dim=1).nonzero().flatten()
+    assert len(changed) and set(changed.tolist()) <= set(used.tolist())
+    assert not trainer_of(tmp_path / "noise", "sft-m", noise=NoiseConfig(sentences=0.5)).optimiser.rows
+
+
+def test_checkpoints_take_a_small_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, written = trainer_module.save_checkpoint, []
+
+    def slow(*arguments: Any) -> None:
+        written.append(time.sleep(0.6))
+        real(*arguments)
+
+    monkeypatch.setattr(trainer_module, "save_checkpoint", slow)
+    trainer_of(tmp_path).run()
+    assert len(written) == 1, "the run takes less than twenty times as long as the first checkpoint"
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(

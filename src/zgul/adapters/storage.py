@@ -82,6 +82,15 @@ def find_adapters(places: str, languages: Sequence[str], encoder: Encoder, encod
     return select_adapters(held.values(), languages)
 
 
+def check_places(places: str) -> None:
+    """Refuse places that do not exist, before anything is loaded. Hub names are not looked up."""
+    for place in map(str.strip, places.split(",")):
+        known = place in ("new", "shipped") or "{lang}" in place
+        if not known and not os.path.exists(os.path.expanduser(place)):  # noqa: PTH110, PTH111
+            advice = "Give shipped, new, a file or folder, or a {lang} name."
+            raise ZgulError(f"No language adapters at {place!r}. {advice}")
+
+
 def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder_name: str) -> list[LanguageAdapter]:
     if place == "new":
         return [LanguageAdapter.new(language, encoder.width, encoder.depth) for language in languages]
@@ -92,8 +101,7 @@ def _adapters_at(place: str, languages: Sequence[str], encoder: Encoder, encoder
     path = Path(os.path.expanduser(place))  # noqa: PTH111
     if path.is_file():
         return load_adapters(path)
-    if not path.is_dir():
-        raise ZgulError(f"No language adapters at {place!r}. Give shipped, new, a file or folder, or a {{lang}} name.")
+    check_places(place)
     if (path / CONFIG).is_file():
         return [read_adapter(path)]
     adapters = [read_adapter(path / code, code) for code in languages if (path / code / CONFIG).is_file()]

@@ -1,6 +1,6 @@
 """The command line. Each command is a module, which is imported only when the command is called.
 
-``commands.toml`` lists the commands, with a short help text and examples for each.
+``commands.toml`` lists the commands, with a short help text, main options and examples for each.
 """
 
 import errno
@@ -19,6 +19,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from zgul import __version__
+from zgul.cli.completion import light_command
+from zgul.cli.help_pages import HELP_NAMES, lay_out, plain_flags
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import cache_dir
 
@@ -28,36 +30,35 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def new_app(help: str | None = None, **settings: Any) -> typer.Typer:
     """An app with the settings that all commands share. ``help`` is for groups of commands."""
-    settings |= {"add_completion": False, "rich_markup_mode": "markdown"}
-    names = {"help_option_names": ["-h", "--help"]}
-    return typer.Typer(help=help, no_args_is_help=help is not None, context_settings=names, **settings)
+    settings.setdefault("add_completion", False)
+    settings["rich_markup_mode"] = "markdown"
+    return typer.Typer(help=help, no_args_is_help=help is not None, context_settings=HELP_NAMES, **settings)
 
 
 class LazyCommand(TyperCommand):
     """A command that is imported when it is called. The list of commands only needs its help text."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if extra.get("resilient_parsing") and (light := light_command(str(self.name), new_app)):  # the tab key
+            return light.make_context(info_name, args, parent, **extra)
         command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.name}_command").app)
-        _add_examples(command, str(self.name))
+        lay_out(command, str(self.name), COMMANDS)
         return command.make_context(info_name, args, parent, **extra)
-
-
-def _add_examples(command: Any, name: str) -> None:
-    for part, inner in getattr(command, "commands", {}).items():
-        _add_examples(inner, f"{name} {part}")
-    if examples := COMMANDS.get(name, {}).get("examples"):
-        command.help += "\n\nExamples:\n\n" + "\n\n".join(f"`{example}`" for example in examples)
 
 
 class Commands(TyperGroup):
     """All commands. Ctrl-C, a closed pipe and a full disk are handled here, because typer would hide their cause."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain_flags(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, about in COMMANDS.items() if "help" in about]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         known = cmd_name in self.list_commands(ctx)
-        return LazyCommand(cmd_name, help=COMMANDS[cmd_name]["help"]) if known else None
+        about = COMMANDS.get(cmd_name, {})
+        return LazyCommand(cmd_name, help=about["help"], rich_help_panel=about.get("panel")) if known else None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -87,7 +88,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-app = new_app("Tag text in languages that no pretrained model has seen.", name="zgul", cls=Commands)
+app = new_app("Tag text in languages without labelled data.", name="zgul", cls=Commands, add_completion=True)
 
 
 def _show_version(value: bool) -> None:

@@ -19,7 +19,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="RUN", help="RESULTS:RUN[:ROW], or a tagged file.")],
     second: Annotated[str, typer.Argument(metavar="RUN", help="What to compare it with, in the same form.")],
     gold: Annotated[Path | None, typer.Option(help="File with the right tags; needed for files.")] = None,
-    task: Annotated[str, typer.Option(help="Which tags of a file: pos or ner.")] = "pos",
+    task: Annotated[str, typer.Option(metavar="pos|ner", help="Which tags of a file.")] = "pos",
     samples: Annotated[int, typer.Option(min=1, help="Number of bootstrap samples.")] = 1000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of the intervals.")] = 0.95,
     as_json: AsJson = False,

@@ -34,7 +34,7 @@ TRUST = {
 @app.command("list")
 def list_datasets(
     group: GroupOption = None,
-    task: Annotated[str | None, typer.Option(help="pos or ner.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="pos|ner", help="Task of the labels.")] = None,
     lang: Annotated[str | None, typer.Option(help="Code or name of a language.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +59,7 @@ def list_datasets(
 
 
 @app.command("fetch")
-@with_options(DownloadOptions, skip=("attempts", "backoff"))
+@with_options(DownloadOptions, skip=("attempts", "backoff"), panel="Download")
 def fetch(
     given: dict[str, Any],
     names: Annotated[list[str] | None, typer.Argument(help="Names (ud/fo_oft) or patterns ('masakhaner/*').")] = None,

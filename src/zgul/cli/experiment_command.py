@@ -12,6 +12,8 @@ import typer
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.printing import ProgressBars, make_table, new_console
+from zgul.cluster.paper_runs import run_paper_on_cluster
+from zgul.cluster.ray_cluster import ClusterSettings
 from zgul.devices import find_device
 from zgul.errors import ZgulError
 from zgul.paper.experiments import Estimate, Experiment, run_paper
@@ -31,14 +33,16 @@ SENTENCES = "Include the words of the test files; not every licence allows it."
 @app.command("paper")
 @with_options(Protocol)
 @with_options(Inputs, into="inputs")
+@with_options(ClusterSettings, skip=["workers"], into="cluster")
 def paper(
     given: dict[str, Any],
     inputs: dict[str, Any],
+    cluster: dict[str, Any],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; existing ones stay.")],
-    only: Annotated[list[str] | None, typer.Option(help=ONLY)] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help=ONLY)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="All methods on one group and little data.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its time; run nothing.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=0, help=JOBS)] = None,
+    jobs: Annotated[int | None, typer.Option(min=0, metavar="N", help=JOBS)] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes; the next start resumes.")] = None,
     same_code: Annotated[bool, typer.Option("--same-code", help=SAME_CODE)] = False,
     tuned: Annotated[Path | None, typer.Option(help=TUNED)] = None,
@@ -58,8 +62,12 @@ def paper(
         _show_plan(experiment, workers)
         return
     started = time.monotonic()
+    where = ClusterSettings.from_dict(cluster | {"workers": jobs or 0})
     with ProgressBars() as bars:
-        outcome = run_paper(experiment, workers=workers, minutes=minutes, report=bars)
+        if where.engine == "ray":
+            outcome = run_paper_on_cluster(experiment, where, minutes=minutes, report=bars)
+        else:
+            outcome = run_paper(experiment, workers=workers, minutes=minutes, report=bars)
     print(f"{outcome.done} runs done in {_time(time.monotonic() - started)}. Results: {output}")
     for name, error in outcome.failed.items():
         print(f"zgul: failed: {name}: {next(iter(error.splitlines()), '')}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """``zgul export``: write a tagger in a form that runs without zgul."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -28,7 +28,7 @@ def export(
         raise ZgulError("An ONNX file has one task: --task pos or --task ner.")
     console = Console(stderr=True, highlight=False)
     with console.status("Exporting…"):
-        text_tagger = load(lang, task, model=model)
+        text_tagger = load(lang, cast(Any, task), model=model)
         ((name, tagger),) = text_tagger.taggers.items()
         language, served = text_tagger.language.code, text_tagger.served[name].name
         export_onnx(tagger, onnx, language=language, strategy=strategy, name=served)

@@ -37,7 +37,7 @@ def with_options(
     ``panel`` and ``default`` replace the panel and the default that the declaration gives for the help page.
     """
     parameters = {
-        name: _parameter((flags or {}).get(name, name), about, default or _note(about, value), value, panel)
+        name: _parameter((flags or {}).get(name, name), about, about.describe(value, default), value, panel)
         for name, about, value in _declared(cls)
         if name not in skip
     }
@@ -72,26 +72,17 @@ def _declared(cls: type[Options], prefix: str = "") -> Iterator[tuple[str, Decla
         yield from _declared(group, f"{prefix}{name}.")
 
 
-def _parameter(name: str, about: Declared, note: str, default: Any, panel: str) -> inspect.Parameter:
+def _parameter(name: str, about: Declared, help_text: str, default: Any, panel: str) -> inspect.Parameter:
     """The parameter of one option. Its default is None, so that the command knows what the user gave."""
     name = name.replace(".", "_").replace("-", "_").strip("_")
     flag = name.replace("_", "-")
     kind: Any = str if isinstance(default, tuple) else type(default)
     option = typer.Option(
         f"--{flag}/--no-{flag}" if default is True else f"--{flag}",
-        help=f"{about.help} [default: {note}]" if note else about.help,
+        help=help_text,
         rich_help_panel=panel or about.panel or None,
         metavar=about.metavar or ("|".join(about.choices) or None),
         show_default=False,
     )
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _note(about: Declared, default: Any) -> str:
-    """The default as text, or "" if there is none or the help text names it already."""
-    if "[default" in about.help or default is False or default in ("", ()):
-        return ""
-    if isinstance(default, float):
-        return f"{default:g}"
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)

@@ -3,11 +3,12 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -59,6 +60,15 @@ def similarity_colour(value: float) -> str:
     return ("blue", "cyan", "green", "yellow", "red")[min(int(value * 5), 4)]
 
 
+class TimeLeftColumn(ProgressColumn):
+    """The time left. rich's own column forgets the speed whenever the total changes, and ours is an estimate."""
+
+    def render(self, task: Task) -> Text:
+        ends = task.fields["ends"]
+        left = "-:--:--" if ends is None else str(timedelta(seconds=max(0, round(ends - time.monotonic()))))
+        return Text(left, style="progress.remaining")
+
+
 class ProgressBars:
     """Shows the `Status` reports of long work as bars, or as plain lines if there is no terminal.
 
@@ -70,10 +80,11 @@ class ProgressBars:
         self.console = Console(stderr=True, highlight=False)
         self.prints_lines = not transient and not self.console.is_terminal
         bars = {"transient": transient, "disable": hidden or not self.console.is_terminal}
-        self.progress = Progress(*COLUMNS, TimeRemainingColumn(), console=self.console, **bars)  # type: ignore[arg-type]
+        self.progress = Progress(*COLUMNS, TimeLeftColumn(), console=self.console, **bars)  # type: ignore[arg-type]
         self._tasks: dict[str, TaskID] = {}
         self._figures: dict[str, dict[str, float]] = {}
         self._printed: dict[str, float] = {}
+        self._begun: dict[str, tuple[float, int]] = {}  # when, and how much had been done before
 
     def __enter__(self) -> "ProgressBars":
         self.progress.start()
@@ -87,12 +98,21 @@ class ProgressBars:
         known |= status.figures
         figures = "  ".join(f"{name} {value:.{3 if name == 'loss' else 1}f}" for name, value in known.items())
         if status.stage not in self._tasks:
-            self._tasks[status.stage] = self.progress.add_task(status.stage, total=None, figures=figures)
-        task = self._tasks[status.stage]
-        self.progress.update(task, completed=status.done, total=status.total or None, figures=figures)
+            self._tasks[status.stage] = self.progress.add_task(status.stage, total=None, figures=figures, ends=None)
+        task, ends = self._tasks[status.stage], self._ends(status)
+        self.progress.update(task, completed=status.done, total=status.total or None, figures=figures, ends=ends)
         if self.prints_lines and self._is_time(status):
-            line = f"{status.stage}: {status.done} of {status.total}  {figures}".rstrip()
+            total = f" of {status.total}" if status.total else ""
+            line = f"{status.stage}: {status.done}{total}  {figures}".rstrip()
             self.console.print(line, soft_wrap=True, markup=False)
+
+    def _ends(self, status: Status) -> float | None:
+        """When the stage will end, at its speed so far; None if that is not known."""
+        now = time.monotonic()
+        begun, before = self._begun.setdefault(status.stage, (now, status.done))
+        if not status.total or status.done <= before:
+            return None
+        return now + (now - begun) * (status.total - status.done) / (status.done - before)
 
     def _is_time(self, status: Status) -> bool:
         """Whether to print a plain line: at the start and end of a stage, with an evaluation, or after a while."""

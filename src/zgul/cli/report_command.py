@@ -11,6 +11,7 @@ from zgul.errors import ZgulError
 from zgul.paper.report import FORMATS, write_report
 
 app = new_app()
+EARLIER = "Results of an earlier protocol, and its name. Repeatable."
 RESULTS = "Folder of zgul experiment paper, or file of zgul experiment export."
 
 
@@ -20,7 +21,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
     formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
     data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
-    earlier: Annotated[list[str] | None, typer.Option(help="NAME=RESULTS of an earlier protocol. Repeatable.")] = None,
+    earlier: Annotated[list[str] | None, typer.Option(metavar="NAME=RESULTS", help=EARLIER)] = None,
     label: Annotated[str, typer.Option(help="Name of these results beside earlier ones.")] = "this report",
 ) -> None:
     """Write the paper's tables and figures from results, with the paper's numbers beside ours.

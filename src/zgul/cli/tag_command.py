@@ -2,9 +2,9 @@
 
 import sys
 import warnings
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -13,43 +13,65 @@ from rich.text import Text
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.printing import ProgressBars
-from zgul.cli.shared_options import EM, Adaptive, Device, ModelName, Precision, TaskOrBoth, with_em_options
+from zgul.cli.shared_options import (
+    EM,
+    Adaptive,
+    Device,
+    ModelName,
+    Precision,
+    TaskOrBoth,
+    machine_option,
+    with_em_options,
+)
+from zgul.cluster.corpus import tag_corpus
+from zgul.cluster.ray_cluster import CLUSTER_PANEL, ClusterSettings
+from zgul.cluster.shards import CorpusJob
+from zgul.corpora.sentence import TaskChoice
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 from zgul.progress import Status
 from zgul.tagging.display import LEGEND, legend, render, shown_marks
 from zgul.tagging.langid import guess
 from zgul.tagging.loading import load
+from zgul.tagging.parallel import tag_files_at_once
 from zgul.tagging.reading import Input, TextSource, find_sources, sample_text
 from zgul.tagging.serving import TASKS
-from zgul.tagging.tag_files import ChooseTagger, FileSettings, begin, tag_file, tag_files, tag_stream
+from zgul.tagging.tag_files import PANEL, ChooseTagger, FileSettings, begin, tag_file, tag_stream
 from zgul.tagging.text_tagger import TextTagger
 
 app = new_app()
 SURE_ENOUGH = 0.8
 LITTLE = 15  # letters; in a shorter text, any language can look like another
 TERMINAL = "terminal"  # the format for people
+WEIGHTS = "Add the share of each source language per word."
 FORMATS_HELP = "How to write the tags [default: terminal on a screen, else conllu]."
+SHARD_WORDS = "Words in an output file; larger inputs become a folder of files."
+ShardWords = Annotated[int, typer.Option(min=1, rich_help_panel=CLUSTER_PANEL, help=SHARD_WORDS)]
+JOBS = "Files that are tagged at once, each by a process of its own, if --output is a folder."
 INPUTS = "Text, files (also .xz, .gz, .bz2, .zst), folders, or - for standard input."
 
 
 @app.command()
 @with_options(FileSettings, skip=["format"], into="settings")
+@with_options(ClusterSettings, into="cluster")
 @with_em_options("steps", "lr")
 def tag(
     settings: dict[str, Any],
+    cluster: dict[str, Any],
     changes: dict[str, Any],
     given: Annotated[list[str] | None, typer.Argument(metavar="TEXT|FILE|FOLDER|-", help=INPUTS)] = None,
     lang: Annotated[str, typer.Option("--lang", "-l", help="Language by code or name, or auto.")] = "",
     task: TaskOrBoth = None,
     form: Annotated[str, typer.Option("--format", "-f", metavar="terminal|conllu|tsv|json", help=FORMATS_HELP)] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File or, for several files, folder to write.")] = "-",
-    weights: Annotated[bool, typer.Option("--weights", help="Add the share of each source language per word.")] = False,
+    weights: Annotated[bool, typer.Option("--weights", help=WEIGHTS, rich_help_panel=PANEL)] = False,
     model: ModelName = None,
     em: EM = None,
     adaptive: Adaptive = None,
     device: Device = "cpu",
     precision: Precision = "float32",
+    jobs: Annotated[int, machine_option(min=1, help=JOBS)] = 1,
+    shard_words: ShardWords = CorpusJob.shard_words,
 ) -> None:
     """Tag text: parts of speech, named entities, or both."""
     if not lang:
@@ -66,11 +88,14 @@ def tag(
         print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
     choices: dict[str, Any] = {"model": model, "em": em, "adaptive": adaptive, "weights": weights}
     choices |= {"device": device, "precision": precision} | {f"em_{name}": value for name, value in changes.items()}
-    loaded = cache(lambda code: load(code, task, **choices))
-
-    def choose(opened: Input) -> TextTagger:
-        return loaded(language or _guess(sample_text(opened)))
-
+    where = ClusterSettings.from_dict(cluster)
+    if where.engine == "ray":
+        job = CorpusJob(language, cast(TaskChoice | None, task), tuple(choices.items()), files, shard_words)
+        _tag_on_cluster(given or [], output, job, where)
+        return
+    if cluster.keys() & {"ray_address", "workers"}:
+        raise ZgulError("--ray-address and --workers are for clusters: add --engine ray.")
+    choose = _Choose(language, cast(TaskChoice | None, task), choices)
     sources = find_sources(given or [], leave_out=None if streams else Path(output))
     if form == TERMINAL:
         _show(choose, sources, files)
@@ -78,10 +103,26 @@ def tag(
         with _progress(hidden=sys.stdout.isatty()) as report:
             tag_stream(choose, sources, sys.stdout.buffer, files, report=report)
     else:
-        _write(choose, sources, output, files)
+        _write(choose, sources, output, files, jobs)
 
 
-def _write(choose: ChooseTagger, sources: list[TextSource], output: str, settings: FileSettings) -> None:
+@dataclass(frozen=True, eq=False)
+class _Choose:
+    """The tagger for an input. Each is loaded once. With ``--jobs``, processes receive a copy."""
+
+    language: str | None
+    task: TaskChoice | None
+    choices: dict[str, Any]
+    loaded: dict[str, TextTagger] = field(default_factory=dict)
+
+    def __call__(self, opened: Input) -> TextTagger:
+        code = self.language or _guess(sample_text(opened))
+        if code not in self.loaded:
+            self.loaded[code] = load(code, self.task, **self.choices)
+        return self.loaded[code]
+
+
+def _write(choose: ChooseTagger, sources: list[TextSource], output: str, settings: FileSettings, jobs: int) -> None:
     """Write one file, or several into a folder, and report what existed already."""
     if len(sources) == 1 and not output.endswith("/") and not Path(output).is_dir():
         with _progress() as report:
@@ -92,7 +133,7 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
         return
     try:
         with _progress() as report:
-            results = tag_files(choose, sources, output, settings, report=report)
+            results = tag_files_at_once(choose, sources, output, settings, report=report, jobs=jobs)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(str(stop) or "run the same command again to tag the remaining files") from stop
     failed = sum(bool(result.problem) for result in results)
@@ -100,6 +141,25 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
     print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} were complete already", file=sys.stderr)
     if failed:
         raise ZgulError(f"{failed} of {len(results)} files were not tagged.")
+
+
+def _tag_on_cluster(given: list[str], output: str, job: CorpusJob, where: ClusterSettings) -> None:
+    """Tag files on a Ray cluster, and report what was done."""
+    if output in ("-", "/dev/stdout"):
+        raise ZgulError("--engine ray writes a folder of files: give --output FOLDER.")
+    if dict(job.choices)["device"] == "auto":
+        raise ZgulError("Say --device cpu or --device cuda: the machines of a cluster may differ.")
+    try:
+        with _progress() as report:
+            result = tag_corpus(given, output, job, where, report=report)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("run the same command again to tag what is missing") from stop
+    states = [one.state for one in result.manifest.inputs.values()]
+    rate = f"{result.words:,} words in {result.seconds:.0f} seconds"
+    held = sum(len(one.shards) for one in result.manifest.inputs.values()) - result.tagged
+    print(f"zgul: {output}: {result.tagged} shards tagged ({rate}), {held} were complete already", file=sys.stderr)
+    if result.failed:
+        raise ZgulError(f"{len(result.failed)} of {len(states)} inputs were not tagged; manifest.json says why.")
 
 
 def _progress(hidden: bool = False) -> ProgressBars:

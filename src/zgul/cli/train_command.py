@@ -17,13 +17,14 @@ from zgul.errors import ZgulError
 from zgul.files import write_json
 from zgul.languages import find
 from zgul.options import read_yaml
-from zgul.training import run
-from zgul.training.config import TrainingConfig
+from zgul.training import distributed, run
+from zgul.training.config import WHAT, TrainingConfig
 from zgul.training.trainer import CHECKPOINT
 
 app = new_app()
 INSIDE = tuple(f"options.{name}" for name, *_ in TrainingConfig.option_groups()["options"].declared())  # by --set
 OUTPUT = "Folder for the tagger [default: out/GROUP-METHOD]."
+SET = "Set any option: options.combine=max."
 LEFT_OUT = "For each source, train without it and score it as an unseen language."
 file_option = partial(typer.Option, rich_help_panel="Files")
 
@@ -38,8 +39,10 @@ def train(
     overwrite: Annotated[bool, file_option("--overwrite", help="Replace what is in --output.")] = False,
     save_encoder: Annotated[bool, file_option("--save-encoder", help="Also save the encoder in the folder.")] = False,
     bits: Annotated[int, file_option(help="Bits per saved number: 32, 16, or 9 for a small tagger.")] = 32,
-    leave_one_out: Annotated[bool, typer.Option("--leave-one-out", help=LEFT_OUT)] = False,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Set any option: options.combine=max.")] = None,
+    leave_one_out: Annotated[bool, typer.Option("--leave-one-out", help=LEFT_OUT, rich_help_panel=WHAT)] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any option: options.combine=max.")
+    ] = None,
 ) -> None:
     """Train a tagger on source languages. The defaults are the paper's.
 
@@ -54,15 +57,16 @@ def train(
     base = config or (begun if begun is not None and begun.is_file() else None)
     chosen = TrainingConfig.from_dict(_merge(read_yaml(base) if base is not None else {}, given, settings or []))
     saving = run.Saving(resume, overwrite, save_encoder, bits)
-    if leave_one_out:
-        _leave_one_out(chosen, output, saving)
-    elif output is not None:
-        _train(chosen, output, saving)
+    with distributed.processes(chosen.device):
+        if leave_one_out:
+            _leave_one_out(chosen, output, saving)
+        elif output is not None:
+            _train(chosen, output, saving)
 
 
 def _merge(base: dict[str, Any], given: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """Merge the values of a file, of options and of --set. Later ones win."""
-    implied = ("task", "sources", "leave_out") if "group" in given else ()  # a group has its own
+    implied = ("task", "sources", "targets", "leave_out") if "group" in given else ()  # a group has its own
     values = {name: value for name, value in base.items() if name not in implied}
     for changes in (given, *map(_parse_setting, settings)):
         for name, value in changes.items():
@@ -105,7 +109,11 @@ def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
     cost = f"{about['steps']} step{'s' * (about['steps'] != 1)}, {about['seconds']:.0f} seconds"
-    print(f"F1 on the sources' dev sets: {about['dev_f1']:.1f} ({cost})")
+    f1 = about["dev_f1"]
+    scored = (
+        "There is no dev set, so the last weights are kept" if f1 is None else f"F1 on the sources' dev sets: {f1:.1f}"
+    )
+    print(f"{scored} ({cost})")
     if "em" in about:
         print(f"EM settings by {about['em']['by']}:")
         for target, facts in about["em"]["targets"].items():
@@ -119,7 +127,7 @@ def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
 def _leave_one_out(config: TrainingConfig, output: Path | None, saving: run.Saving) -> None:
     with _stoppable(output and output / run.LEAVE_ONE_OUT, saving, " --leave-one-out") as bars:
         result = run.leave_one_out(config, output, report=bars, saving=saving)
-    if output is not None:
+    if output is not None and distributed.is_first():
         write_json(output / "leave_one_out.json", result)
     strategies = list(next(iter(result.values())))
     means = {strategy: sum(f1[strategy] for f1 in result.values()) / len(result) for strategy in strategies}

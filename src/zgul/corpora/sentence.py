@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from zgul.errors import ZgulError
 
+TaskChoice = Literal["pos", "ner", "both"]
 TASKS = ("pos", "ner")
 UPOS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),

@@ -3,6 +3,7 @@
 `Encoder.layer` returns the attention output ``x`` and the feed-forward output ``f`` *before* the residual. A plain
 layer ends in ``LN(f + x)``; every adapter method changes the sum first. All operations except attention work token by
 token, so hidden states may have any shape [..., d]. Only ``attend`` knows which tokens belong to one sentence.
+`zgul.encoders.modern` has the other kind of layer, that of ModernBERT.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zgul.devices import shared_copy
+from zgul.encoders.rotary import Rotary
 from zgul.errors import ZgulError
 
-# maps query, key and value [..., d], the number of heads and the dropout to the context [..., d]
-Attend = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]
+# maps query, key and value [..., d], the number of heads, the dropout and the positions to the context [..., d]
+Attend = Callable[[Tensor, Tensor, Tensor, int, float, Rotary | None], Tensor]
 
 # Our name of a module -> its name in Hugging Face checkpoints.
 EMBEDDINGS = {
@@ -55,6 +57,7 @@ class EncoderConfig:
     pad: int = 0
     first_position: int = 0  # RoBERTa counts positions from pad + 1
     model_type: str = "bert"
+    rotary: tuple[Rotary, ...] = ()  # of each layer of a ModernBERT
 
 
 class Linear(nn.Linear):
@@ -102,6 +105,8 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Embeddings and layers, into which weights are loaded."""
 
+    fewest = 2 * len(LAYER)  # tensors of a layer in a checkpoint
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         if config.activation not in ACTIVATIONS:
@@ -109,6 +114,10 @@ class Encoder(nn.Module):
         self.config = config
         self.dropout = 0.0  # of hidden states and attention, while training
         self.words = Embedding(config.vocabulary, config.width)
+        self.add_parts(config)
+
+    def add_parts(self, config: EncoderConfig) -> None:
+        """Make everything but the word embeddings."""
         self.positions = Embedding(config.positions, config.width)
         self.types = Embedding(config.types, config.width)
         self.norm = nn.LayerNorm(config.width, eps=config.eps)
@@ -120,22 +129,40 @@ class Encoder(nn.Module):
 
         A missing tensor, or one whose shape differs from the configuration, raises `ValueError` before memory is taken.
         """
-        if config.depth * 2 * len(LAYER) > len(tensors):
+        if config.depth * cls.fewest > len(tensors):
             raise ValueError(f"config.json says {config.depth} layers, and the weights have fewer")
         named = {}
         for name, value in ((name, value) for name, value in tensors.items() if value.is_floating_point()):
-            name = name.removeprefix("bert.").removeprefix("roberta.")
+            name = name.removeprefix("bert.").removeprefix("roberta.").removeprefix("model.")
             named[name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")] = value
+        named = cls.split(named)
         with torch.device("meta"):  # the values come with the tensors
             encoder = cls(config)
         state = {}
         for name, value in encoder.state_dict().items():
-            state[name] = named.get(hub_name(name), torch.empty(0))
+            theirs = cls.hub_name(name)
+            state[name] = named.get(theirs, torch.empty(0))
             if state[name].shape != value.shape:
-                held = list(state[name].shape) if hub_name(name) in named else "missing"
-                raise ValueError(f"{hub_name(name)} is {held}, config.json says {list(value.shape)}")
+                held = list(state[name].shape) if theirs in named else "missing"
+                raise ValueError(f"{theirs} is {held}, config.json says {list(value.shape)}")
         encoder.load_state_dict(state, strict=True, assign=True)
         return encoder.requires_grad_(False).eval()
+
+    @staticmethod
+    def hub_name(name: str) -> str:
+        """The Hugging Face name of one of our tensors, such as ``layers.3.query.bias`` or ``words.weight``."""
+        *layer, module, part = name.split(".")
+        return f"encoder.layer.{layer[1]}.{LAYER[module]}.{part}" if layer else f"{EMBEDDINGS[module]}.{part}"
+
+    @staticmethod
+    def split(named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Split tensors of a checkpoint that hold several of ours."""
+        return named
+
+    @staticmethod
+    def joined(named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The inverse of `split`."""
+        return named
 
     @property
     def width(self) -> int:
@@ -160,21 +187,25 @@ class Encoder(nn.Module):
         """Map hidden states [..., d] to the attention output x and the feed-forward output f before the residual."""
         layer: Any = self.layers[index]
         dropout = self.dropout if self.training else 0.0
-        context = attend(layer.query(hidden), layer.key(hidden), layer.value(hidden), self.config.heads, dropout)
+        context = attend(layer.query(hidden), layer.key(hidden), layer.value(hidden), self.config.heads, dropout, None)
         x = layer.attention_norm(self._drop(layer.attended(context)) + hidden)
         f = self._drop(layer.outer(ACTIVATIONS[self.config.activation](layer.inner(x))))
         return x, f
 
     def layer_norm(self, index: int, y: Tensor) -> Tensor:
-        """LN: the output norm of a layer."""
+        """LN: the output norm of a layer. Adapters read what comes out of it."""
         return self.layers[index].norm(y)  # type: ignore[no-any-return, operator]
+
+    def output(self, index: int, y: Tensor) -> Tensor:
+        """What a layer passes on of the sum that it ends in, ``LN(y)``."""
+        return self.layer_norm(index, y)
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The plain encoder. It maps piece ids and mask [B, T] to hidden states [B, T, d]."""
         hidden, attend = self.embed(input_ids), masked_attention(mask)
         for index in range(self.depth):
             x, f = self.layer(index, hidden, attend)
-            hidden = self.layer_norm(index, f + x)
+            hidden = self.output(index, f + x)
         return hidden
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -203,21 +234,22 @@ def masked_attention(mask: Tensor | None) -> Attend:
     """Attention inside each sentence of a padded batch. ``mask`` [B, T] is true for pieces; None means everywhere."""
     visible = None if mask is None else mask[:, None, None, :]  # [B, 1, 1, T]
 
-    def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:
+    def attend(
+        query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float, rotary: Rotary | None = None
+    ) -> Tensor:
         q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))  # [B, H, T, d/H]
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+        seen = visible
+        if rotary is not None:
+            q, k = rotary.turn(q), rotary.turn(k)
+            seen = rotary.limit(q.new_ones(1, 1, 1, q.shape[2], dtype=torch.bool) if visible is None else visible)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
         return context.transpose(1, 2).flatten(2)
 
     return attend
 
 
-def hub_name(name: str) -> str:
-    """The Hugging Face name of one of our tensors, such as ``layers.3.query.bias`` or ``words.weight``."""
-    *layer, module, part = name.split(".")
-    return f"encoder.layer.{layer[1]}.{LAYER[module]}.{part}" if layer else f"{EMBEDDINGS[module]}.{part}"
-
-
 def state_for_hub(encoder: Encoder) -> dict[str, Tensor]:
     """The encoder's tensors under their Hugging Face names."""
     own = encoder.merged().state_dict()
-    return {hub_name(name): value.detach().cpu().contiguous() for name, value in own.items()}
+    named = {encoder.hub_name(name): value.detach().cpu() for name, value in own.items()}
+    return {name: value.contiguous() for name, value in encoder.joined(named).items()}

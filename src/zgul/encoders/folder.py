@@ -5,14 +5,15 @@ A folder holds ``config.json``, ``model.safetensors`` (or several files with an 
 """
 
 import json
+import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
+from zgul.encoders.modern import MODERN, ModernEncoder, modern_config, rotary_of
 from zgul.encoders.tokenizer import SPECIALS_FILE, TOKENIZER, PieceTokenizer
 from zgul.errors import ZgulError, first_line
 from zgul.files import read_json, write_json
@@ -20,8 +21,15 @@ from zgul.tensors import load_pickled, map_tensors, save_tensors
 
 CONFIG, WEIGHTS, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX = f"{WEIGHTS}.index.json"
-# All have the layout that adapters need: embeddings, then layers of attention and feed-forward with post-norms.
-CLASSES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+# All have the layout that adapters need: embeddings, then layers of attention and feed-forward.
+CLASSES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    MODERN: "ModernBert",
+}
+MAX_BYTES, MAX_TABLE = 15_000_000_000, 100_000_000  # of a file of weights, and of any other, from the hub
 LARGEST = 10_000_000  # limit of each size in a configuration; larger ones are mistakes, or attacks on the memory
 _SIZES = {  # our field -> key in config.json, default
     "vocabulary": ("vocab_size", None),
@@ -31,8 +39,9 @@ _SIZES = {  # our field -> key in config.json, default
     "inner": ("intermediate_size", None),
     "positions": ("max_position_embeddings", 512),
     "types": ("type_vocab_size", 2),
-    "pad": ("pad_token_id", 0),
+    "pad": ("pad_token_id", None),
 }
+_PADS = {"bert": 0, MODERN: 50283}  # pad_token_id if config.json does not say; 1 for the others
 
 
 def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
@@ -42,7 +51,8 @@ def load_folder(folder: Path) -> tuple[Encoder, PieceTokenizer]:
         tokenizer = PieceTokenizer.from_folder(folder)
         if tokenizer.backend.get_vocab_size() > config.vocabulary:
             raise ValueError(f"{TOKENIZER} has more pieces than {CONFIG} says, {config.vocabulary}")
-        return Encoder.from_hub(config, _read_weights(folder)).float(), tokenizer
+        kind = ModernEncoder if config.rotary else Encoder
+        return kind.from_hub(config, _read_weights(folder)).float(), tokenizer
     except (OSError, ValueError, RuntimeError) as error:
         needed = f"It needs {CONFIG}, {WEIGHTS} and {TOKENIZER}, as save_pretrained of transformers writes them"
         raise ZgulError(f"{folder} holds no complete encoder ({first_line(error)}). {needed}.") from error
@@ -55,6 +65,8 @@ def load_from_hub(name: str) -> tuple[Encoder, PieceTokenizer]:
             folder = _download(name, local=True)
         except FileNotFoundError:  # huggingface_hub's own error is a subclass of it
             folder = _download(name, local=False)
+    except ZgulError:
+        raise
     except Exception as error:  # huggingface_hub's own errors, and those of the HTTP library it uses
         tried = f"Tried: a folder of that name, the Hugging Face cache, and the hub ({first_line(error)})"
         advice = "Check the spelling (such as 'xlm-roberta-base'). A download needs a network, and HF_HUB_OFFLINE unset"
@@ -78,39 +90,56 @@ def config_from_hub(values: Mapping[str, Any], name: str = "the encoder") -> Enc
         raise ZgulError(f"{name} has {kind!r} positions. zgul supports absolute ones only.")
     sizes: dict[str, int] = {}
     for field, (key, default) in _SIZES.items():
-        value = values.get(key, 1 if field == "pad" and model_type != "bert" else default)
+        value = values.get(key, _PADS.get(model_type, 1) if field == "pad" else default)
         if type(value) is not int or not int(field != "pad") <= value <= LARGEST:
             raise ZgulError(f"{name}: {key} in config.json is {value!r}, not a whole number up to {LARGEST:,}")
         sizes[field] = value
     if sizes["width"] % sizes["heads"]:
         raise ZgulError(f"{name}: hidden_size is no multiple of num_attention_heads in config.json")
-    first = 0 if model_type == "bert" else sizes["pad"] + 1
+    modern = model_type == MODERN
+    first = 0 if modern or model_type == "bert" else sizes["pad"] + 1
     if sizes["positions"] - first < 3:  # two special pieces and one of a word
         raise ZgulError(f"{name}: max_position_embeddings in config.json leaves no room for a word")
-    eps = values.get("layer_norm_eps", 1e-12)
+    key, usual = ("norm_eps", 1e-5) if modern else ("layer_norm_eps", 1e-12)
+    eps = values.get(key, usual)
     if type(eps) not in (int, float) or not 0 < eps < 1:
-        raise ZgulError(f"{name}: layer_norm_eps in config.json is {eps!r}, not a small number")
-    activation = str(values.get("hidden_act", "gelu"))
-    return EncoderConfig(**sizes, eps=float(eps), activation=activation, first_position=first, model_type=model_type)
+        raise ZgulError(f"{name}: {key} in config.json is {eps!r}, not a small number")
+    return EncoderConfig(
+        **sizes,
+        eps=float(eps),
+        activation=str(values.get("hidden_activation" if modern else "hidden_act", "gelu")),
+        first_position=first,
+        model_type=model_type,
+        rotary=rotary_of(values, sizes["depth"], name) if modern else (),
+    )
 
 
 def config_for_hub(config: EncoderConfig) -> dict[str, Any]:
     """The contents of a ``config.json`` from which transformers builds the same encoder."""
+    own = {"layer_norm_eps": config.eps, "hidden_act": config.activation, "type_vocab_size": config.types}
     return {
         "model_type": config.model_type,
         "architectures": [f"{CLASSES[config.model_type]}Model"],
-        **{key: getattr(config, field) for field, (key, _) in _SIZES.items()},
-        "layer_norm_eps": config.eps,
-        "hidden_act": config.activation,
+        **{key: getattr(config, field) for field, (key, _) in _SIZES.items() if field != "types"},
+        **(modern_config(config) if config.rotary else own),
     }
 
 
 def _download(name: str, *, local: bool) -> Path:
     """The folder in the Hugging Face cache with the files of a model."""
-    from huggingface_hub import hf_hub_download  # takes half a second, and most users never need it
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url  # half a second, for few users
     from huggingface_hub.errors import EntryNotFoundError
 
-    fetch = partial(hf_hub_download, name, local_files_only=local)
+    endpoint = os.environ.get("HF_ENDPOINT")
+
+    def fetch(file: str) -> Any:
+        if not local:
+            size = get_hf_file_metadata(hf_hub_url(name, file, endpoint=endpoint)).size
+            most = MAX_BYTES if file.endswith((".safetensors", ".bin")) else MAX_TABLE
+            if size is None or size > most:
+                held = size or "an unknown number of"
+                raise ZgulError(f"{name}: {file} has {held} bytes; at most {most:,} are fetched.")
+        return hf_hub_download(name, file, local_files_only=local, endpoint=endpoint)
 
     def fetch_optional(file: str) -> Any:
         try:

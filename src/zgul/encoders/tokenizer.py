@@ -15,6 +15,7 @@ import struct
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -106,10 +107,17 @@ class PieceTokenizer:
             file.write(self.backend.to_str())
         write_json(folder / SPECIALS_FILE, {"tokenizer_class": "PreTrainedTokenizerFast"} | self.specials())
 
+    @cached_property
+    def blank(self) -> str:
+        """What must stand before a word: Gemma's pieces, which mmBERT has, mark a blank that a single word lacks."""
+        alone, after, both = (self.backend.encode(text, add_special_tokens=False).ids for text in ("a", " a", "a a"))
+        return " " if alone != after and both == alone + after else ""
+
     def tokenise(self, words: list[str]) -> list[list[int]]:
         """The piece ids of each word. Each word is cut by itself."""
         try:
-            cut = self.backend.encode_batch([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+            single = [[self.blank + word] for word in words]
+            cut = self.backend.encode_batch(single, is_pretokenized=True, add_special_tokens=False)
         except Exception as error:  # the tokenizers library raises no narrower error, also for half of a character
             for word in words:
                 if half := next((letter for letter in word if "\ud800" <= letter <= "\udfff"), None):

@@ -1,14 +1,13 @@
 """The engine: a frozen copy of a model on one device that infers fast.
 
 It computes what `zgul.methods.model.infer` computes, up to rounding. Weights are folded (`folding`), padding is
-left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). Several threads may use one
-engine.
+left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). In int8, tagging without EM runs in
+8 bits (`int8`); EM and weights stay in float32. Several threads may use one engine.
 """
 
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +16,11 @@ from torch import Tensor
 from zgul.devices import find_device, find_precision, mixed_precision, moved_copy
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import Alpha, EMConfig, OnStep, minimise_entropy
+from zgul.errors import ZgulError
 from zgul.fast.folding import fold
 from zgul.fast.graphs import GraphedStep
-from zgul.fast.packing import PackedAlpha, Packing, read_packed
+from zgul.fast.int8 import Int8Layers
+from zgul.fast.packing import PackedAlpha, PackedReader, Packing
 from zgul.methods.model import Inferred, Model, infer
 
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
@@ -39,7 +40,12 @@ class Engine:
 
     def __init__(self, model: Model, device: torch.device, precision: str) -> None:
         self.device, self.precision = device, precision
-        self.model = moved_copy(fold(model, precision), device, half=precision == "bfloat16", frozen=True).eval()
+        half = precision == "bfloat16"
+        folded = fold(model, precision if half else "float32")
+        self.model = moved_copy(folded, device, half=half, frozen=True).eval()
+        if precision == "int8" and device.type != "cpu":
+            raise ZgulError("int8 is for CPUs. On a GPU use --precision bfloat16.")
+        self._int8 = Int8Layers(self.model) if precision == "int8" else None
         # How batches are cut (`EncodedCorpus.batches`). A CPU gains nothing from many tokens, but from little padding.
         self.shapes: dict[str, Any] = {"multiple": 8} if device.type == "cuda" else {"alike": 0.9}
         self._graphs = GraphedStep(self._fixed_steps, most=GRAPHS)
@@ -60,6 +66,8 @@ class Engine:
         with self._lock, mixed_precision(self.device, self.precision):
             if em is not None and em.positions == "all":
                 return infer(self.model, batch, em, weights)
+            if self._int8 is not None and em is None and not weights:
+                return Inferred(self._int8(batch))
             if not weights and (logits := self._replayed(batch, em)) is not None:
                 return Inferred(logits)
             return self._packed(batch, em, weights and self.model.bank is not None)
@@ -68,9 +76,9 @@ class Engine:
         packing = Packing(batch.mask)
         if em is None and not weights:
             with torch.no_grad():
-                return Inferred(read_packed(self.model, packing, batch))
+                return Inferred(PackedReader(self.model, packing, batch)(batch))
         alpha = PackedAlpha(em or EMConfig(steps=0), packing)
-        logits = minimise_entropy(partial(read_packed, self.model, packing), batch, alpha)
+        logits = minimise_entropy(PackedReader(self.model, packing, batch), batch, alpha)
         before, after = (packing.unpack(each) for each in alpha.mean_weights()) if weights else (None, None)
         return Inferred(logits, before, after)
 
@@ -80,13 +88,13 @@ class Engine:
         copies = batch.select(torch.arange(len(batch), device=self.device).repeat(len(rates)))
         each = torch.tensor(rates, device=self.device).repeat_interleave(len(batch))
         packing = Packing(copies.mask)
-        alpha, read = PackedAlpha(config, packing, each), partial(read_packed, self.model, packing)
+        alpha = PackedAlpha(config, packing, each)
 
         def keep(t: int, logits: Tensor) -> None:
             on_step(t, logits.unflatten(0, (len(rates), len(batch))))
 
         with self._lock, mixed_precision(self.device, self.precision):
-            minimise_entropy(read, copies, alpha, keep)
+            minimise_entropy(PackedReader(self.model, packing, copies), copies, alpha, keep)
 
     def _replayed(self, batch: Batch, em: EMConfig | None) -> Tensor | None:
         """Replay a batch as a graph, if it is so small that launching its kernels would take most of the time."""

@@ -44,8 +44,8 @@ def fold(model: Model, precision: str = "float32") -> Model:
     if isinstance(weighting, ZGULWeighting) and bank and len(weighting.combine):
         products = Products.of(weighting)
         _, count, size, width = bank.up.shape
-        condition = torch.linalg.cond(products.first.double()).max()
-        if count * size > WIDE * width and condition <= MOST_CONDITION[precision]:
+        wide = count * size > WIDE * width
+        if wide and torch.linalg.cond(products.first.double()).max() <= MOST_CONDITION[precision]:
             replaced |= {bank: products.turned(bank), weighting: WideWeighting(weighting, products)}
         else:
             replaced[weighting] = FoldedWeighting(weighting, products, bank)

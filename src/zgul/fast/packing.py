@@ -13,8 +13,9 @@ from torch.nn import functional as F
 
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import Attend
+from zgul.encoders.rotary import Rotary
 from zgul.ensemble.em import Alpha, Choose, EMConfig
-from zgul.methods.model import Model, softmax_scores
+from zgul.methods.model import LayerStart, Model, softmax_scores
 
 
 class Packing:
@@ -38,11 +39,18 @@ class Packing:
     def attention(self) -> Attend:
         """Attention inside each sentence for packed tokens."""
         least = torch.finfo(torch.float32).min  # not -inf: a sentence of nothing but padding would become NaN
-        bias = torch.where(self.mask, 0.0, least)[:, None, None, :]  # [B, 1, 1, T]
+        visible = self.mask[:, None, None, :]  # [B, 1, 1, T]
+        everywhere = torch.where(visible, 0.0, least)
 
-        def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float) -> Tensor:
+        def attend(
+            query: Tensor, key: Tensor, value: Tensor, heads: int, dropout: float, rotary: Rotary | None = None
+        ) -> Tensor:
             joined = self.unpack(torch.stack([query, key, value], dim=1))  # [B, T, 3, d]
             q, k, v = joined.unflatten(-1, (heads, -1)).permute(2, 0, 3, 1, 4)  # three times [B, H, T, d/H]
+            bias = everywhere
+            if rotary is not None:
+                q, k = rotary.turn(q), rotary.turn(k)
+                bias = torch.where(rotary.limit(visible), 0.0, least)
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(query.dtype), dropout_p=dropout)
             return self.pack(context.transpose(1, 2).flatten(2))
 
@@ -70,9 +78,25 @@ class PackedAlpha(Alpha):
         return (rates if self.config.tied else rates[self.packing.sentences])[:, None, None]
 
 
-def read_packed(model: Model, packing: Packing, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
-    """Label scores [B, T, C] as ``model(batch, choose)`` gives them, zero in the padding."""
-    by_language, spoken = model.languages(batch)
-    hidden = model.embed(batch, by_language, spoken, choose)
-    logits = model.read(packing.pack(hidden), packing.attention(), by_language, packing.pack(spoken), choose)
-    return packing.unpack(logits)
+class PackedReader:
+    """A model for one batch without its padding: ``reader(batch, choose)`` gives what ``model(batch, choose)`` gives.
+
+    What no step of EM changes is computed once: the embeddings, and layer 0 up to its adapters' outputs.
+    """
+
+    def __init__(self, model: Model, packing: Packing, batch: Batch) -> None:
+        self.model, self.packing, self.attend = model, packing, packing.attention()
+        self.by_language, self.spoken = model.languages(batch)
+        self.packed = packing.pack(self.spoken)
+        # EM moves the weights of mixed invertible blocks, and with them all that follows
+        self.first = None if model.invertible == "mixed" else self._start(batch, softmax_scores)
+
+    def _start(self, batch: Batch, choose: Choose) -> LayerStart:
+        hidden = self.model.embed(batch, self.by_language, self.spoken, choose)
+        return self.model.start(0, self.packing.pack(hidden), self.attend)
+
+    def __call__(self, batch: Batch, choose: Choose = softmax_scores) -> Tensor:
+        """Label scores [B, T, C], zero in the padding."""
+        first = self.first or self._start(batch, choose)
+        logits = self.model.read(first.h, self.attend, self.by_language, self.packed, choose, first)
+        return self.packing.unpack(logits)

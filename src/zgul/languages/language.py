@@ -21,6 +21,7 @@ import numpy.typing as npt
 from zgul.errors import ZgulError
 
 TABLE_FILE = Path(__file__).with_name("uriel.npz")
+NAMES_FILE = Path(__file__).with_name("names.npz")
 SUGGESTIONS = 4
 # Letters that Unicode does not decompose into a base letter and a mark.
 _PLAIN_LETTERS = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i"})
@@ -101,7 +102,8 @@ def find(query: str | Language) -> Language:
     """Return the language that a code, tag or name means. If there is none, a ZgulError makes suggestions.
 
     ``query`` is an ISO 639-1 or 639-3 code (``fo``, ``fao``), a tag (``sr-Latn``, ``de_CH``), or an English or own
-    name (``Faroese``, ``føroyskt``), in any case, with or without accents. Codes come before names.
+    name (``Faroese``, ``føroyskt``) or one in another language (``färöisch``), in any case, with or without accents.
+    Codes come before names.
     """
     if isinstance(query, Language):
         return query
@@ -110,7 +112,7 @@ def find(query: str | Language) -> Language:
         raise ZgulError('No language given. Name one by code or name, for example "fo" or "Faroese".')
     if text.lower() in _codes():
         return _language(_codes()[text.lower()])
-    rows = _names().get(plain_name(text), ())
+    rows = _names().get(plain_name(text)) or _foreign_names().get(plain_name(text), ())
     if len(rows) == 1:
         return _language(rows[0])
     if rows:
@@ -136,7 +138,7 @@ def _find_tag(text: str) -> Language | None:
 
 def _similar(query: str) -> list[Language]:
     """Languages with a similar name: with the query as a word, else as a prefix or part, else with similar letters."""
-    names = _names()
+    names = _foreign_names() | _names()
     matches: list[str] = []
     for part in (f" {query} ", f" {query}", query) if len(query) > 2 else ():
         matches = matches or sorted((name for name in names if part in f" {name} "), key=len)
@@ -177,6 +179,19 @@ def _names() -> dict[str, tuple[int, ...]]:
     for name, by_row in ranks.items():
         rows = [row for row, rank in by_row.items() if rank == min(by_row.values())]
         names[name] = tuple(row for row in rows if int(table.parent[row]) not in rows)  # without varieties of another
+    return names
+
+
+@cache
+def _foreign_names() -> dict[str, tuple[int, ...]]:
+    """Plain names in other languages, of ``scripts/build_names.py``. They are read when other names do not help."""
+    row_of = {code: row for row, code in enumerate(load_table().iso3)}
+    names: dict[str, tuple[int, ...]] = {}
+    if NAMES_FILE.is_file():
+        with np.load(NAMES_FILE) as archive:
+            lines = bytes(archive["names"]).decode("utf-8").split("\n")
+        for code, *others in (line.split("\t") for line in lines):
+            names |= {name: (*names.get(name, ()), row_of[code]) for name in others}
     return names
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zgul.adapters.bank import Bank
+from zgul.adapters.bank import AdapterOutputs, Bank
 from zgul.adapters.language_adapter import Bottleneck
 from zgul.encoders.batches import Batch
 from zgul.encoders.encoder import Attend, Encoder, masked_attention
@@ -102,31 +102,56 @@ class Model(nn.Module):
             scores = hidden.new_zeros(hidden.shape[0], 1, 1, len(self.bank))
         return self.bank.invert(hidden, choose(-1, lambda: scores)[:, :, 0].to(hidden.dtype))
 
-    def read(self, hidden: Tensor, attend: Attend, by_language: Tensor, spoken: Tensor, choose: Choose) -> Tensor:
-        """Map embeddings [..., d] to label scores [..., C], through all layers and the head."""
+    def read(
+        self,
+        hidden: Tensor,
+        attend: Attend,
+        by_language: Tensor,
+        spoken: Tensor,
+        choose: Choose,
+        first: "LayerStart | None" = None,
+    ) -> Tensor:
+        """Map embeddings [..., d] to label scores [..., C]. ``first`` is the start of layer 0, if it is known."""
         # only ``attend`` knows which tokens belong to one sentence, so tokens may be arranged in any shape
         for index in range(self.encoder.depth):
-            x, f = self.encoder.layer(index, hidden, attend)
-            total = f + x  # every line of the formula adds to this sum
-            if self.bank is not None and self.weighting is not None:
+            start = first if first and index == 0 else self.start(index, hidden, attend)
+            total = start.total  # every line of the formula adds to this sum
+            if start.outputs is not None:
                 scores = spoken @ by_language[min(index, len(by_language) - 1)]
-                total = total + self._ensemble(index, total, scores, choose)
+                total = total + self._ensemble(index, start.h, start.outputs, scores, choose)
             elif self.generator is not None:
-                total = total + self.generator(index, f, spoken, by_language)
+                total = total + self.generator(index, start.f, spoken, by_language)
             if len(self.task):
                 total = total + self.task[index](self.encoder.layer_norm(index, total))
-            hidden = self.encoder.layer_norm(index, total)
+            hidden = self.encoder.output(index, total)
         logits: Tensor = self.head(self.dropout(hidden))
         return logits
 
-    def _ensemble(self, index: int, total: Tensor, by_language: Tensor, choose: Choose) -> Tensor:
-        """``mix(Σ_n w_n u_n)`` of a layer, from ``f + x``."""
-        assert self.bank is not None and self.weighting is not None
-        weighting = self.weighting
+    def start(self, index: int, hidden: Tensor, attend: Attend) -> "LayerStart":
+        """Compute a layer up to its adapters' outputs."""
+        x, f = self.encoder.layer(index, hidden, attend)
+        total = f + x
+        if self.bank is None or self.weighting is None:
+            return LayerStart(f, total, total)
         h = self.encoder.layer_norm(index, total)
-        outputs = self.bank(index, h)
+        return LayerStart(f, total, h, self.bank(index, h))
+
+    def _ensemble(self, index: int, h: Tensor, outputs: AdapterOutputs, by_language: Tensor, choose: Choose) -> Tensor:
+        """``mix(Σ_n w_n u_n)`` of a layer."""
+        assert self.weighting is not None
+        weighting = self.weighting
         weights = choose(index, lambda: weighting.scores(index, h, outputs, by_language))  # [..., K, N]
         return weighting.mix(index, outputs, weights.to(h.dtype))
+
+
+@dataclass
+class LayerStart:
+    """What a layer computes before the bank is weighted. EM does not change it in layer 0."""
+
+    f: Tensor
+    total: Tensor  # f + x
+    h: Tensor  # LN(f + x) if there is a bank
+    outputs: AdapterOutputs | None = None
 
 
 @dataclass

@@ -55,7 +55,7 @@ def count_parameters(method: Method, options: MethodOptions | None = None) -> Si
         model = method.build(Parts(encoder, labels, sources, adapters, options or MethodOptions()))
     trained, frozen = Counter[str](), Counter[str]()
     for name, parameter in model.named_parameters():
-        part = next(title for prefix, title in PARTS.items() if name.startswith(prefix))
+        part = next((title for prefix, title in PARTS.items() if name.startswith(prefix)), "other parts")
         if parameter.requires_grad:
             trained[part] += parameter.numel()
         elif part in ("encoder", "language adapters"):  # leave out parameters that a method has but never uses

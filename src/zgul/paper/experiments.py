@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -108,6 +108,9 @@ class Work:
         report(Status("runs", statuses.count(DONE) + statuses.count(FAILED), len(statuses), figures))
 
 
+Watch = Callable[[Work, Store, int, Report, float | None], bool]  # `_watch`, or what does the same elsewhere
+
+
 @dataclass
 class Outcome:
     """The outcome of an experiment: how many runs are done, which failed, and whether time ran out."""
@@ -118,15 +121,23 @@ class Outcome:
 
 
 def run_paper(
-    experiment: Experiment, *, workers: int = 1, minutes: float | None = None, report: Report = silent
+    experiment: Experiment,
+    *,
+    workers: int = 1,
+    minutes: float | None = None,
+    report: Report = silent,
+    watch: Watch | None = None,
 ) -> Outcome:
-    """Do all runs that are not done: the tuning runs, then the others. ``workers=0`` runs them in this process."""
+    """Do all runs that are not done: the tuning runs, then the others. ``workers=0`` runs them in this process.
+
+    ``watch`` does the runs of some work elsewhere, instead of in worker processes.
+    """
     until = time.monotonic() + 60 * minutes if minutes is not None else None
     if experiment.inputs.encoder == "embedded":
         encoders.load("embedded")  # once, so that the workers find what it caches
     whole = Outcome()
     while not (whole.failed or whole.stopped) and (work := _next_work(experiment, workers)):
-        outcome = _execute_all(work, workers, report, until)
+        outcome = _execute_all(work, workers, report, until, watch or _watch)
         whole = Outcome(whole.done + outcome.done, outcome.failed, outcome.stopped)
     return whole
 
@@ -214,7 +225,7 @@ def _kind(run: Run | StoredRun) -> tuple[object, ...]:
     return (run.part, run.group, run.method, extra.get("variant"), extra.get("examples"), extra.get("share"))
 
 
-def _execute_all(work: Work, workers: int, report: Report, until: float | None) -> Outcome:
+def _execute_all(work: Work, workers: int, report: Report, until: float | None, watch: Watch) -> Outcome:
     """Do all runs of the work, in worker processes or here. ``until`` is a time of ``time.monotonic``."""
     store = Store(work.experiment.output, create=True)
     store.plan(run.stored() for run in work.runs)
@@ -222,8 +233,8 @@ def _execute_all(work: Work, workers: int, report: Report, until: float | None) 
         if status != DONE:
             store.update(run, status=PLANNED, error="")  # failed and killed runs are tried again
     if not workers:
-        _Worker(work, report).run_all()
-    stopped = bool(workers) and _watch(work, store, workers, report, until)
+        RunWorker(work, report).run_all()
+    stopped = bool(workers) and watch(work, store, workers, report, until)
     statuses = work.statuses(store)
     failed = {run.name: run.error for run in store.runs(status=FAILED) if run.hash in statuses}
     store.close()
@@ -282,7 +293,7 @@ def _work(work: Work) -> None:
     if work.threads:
         torch.set_num_threads(work.threads)
     with suppress(KeyboardInterrupt):  # stopped: the run has left a checkpoint
-        _Worker(work).run_all()
+        RunWorker(work).run_all()
 
 
 def _end_with_parent() -> None:
@@ -292,24 +303,24 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-class _Worker:
+class RunWorker:
     """Takes runs from the plan until none is left."""
 
-    def __init__(self, work: Work, report: Report = silent) -> None:
+    def __init__(self, work: Work, report: Report = silent, store: Store | None = None) -> None:
         self.work, self.report = work, report
-        self.store = Store(work.experiment.output, create=True)
+        self.store = store or Store(work.experiment.output, create=True)
         self.executor = Executor(self.store, work.experiment.inputs, work.experiment.protocol)
 
     def run_all(self) -> None:
         while left := [run for run in self.work.runs if self.store.status(run.hash) not in (DONE, FAILED)]:
             held = self.executor.held and self.executor.held.run
             left.sort(key=lambda run: run.needs[:1] != [held])  # first those that start from the model in memory
-            if not any(map(self._attempt, left)):
+            if not any(map(self.attempt, left)):
                 self.executor.release()
                 time.sleep(WAIT)  # other processes execute the remaining runs, or what these wait for
             self.work.show(self.store, self.report)
 
-    def _attempt(self, run: Run) -> bool:
+    def attempt(self, run: Run) -> bool:
         """Do a run if it can start. False if it cannot."""
         needs = {need: self.store.status(need) for need in run.needs}
         if failed := [self.work.needed[need].name for need, status in needs.items() if status == FAILED]:

@@ -54,7 +54,7 @@ class Inputs(Options):
     encoder: str = option("embedded", _TEXTS["encoder"], panel=WHAT)
     adapters: str = option("shipped", _TEXTS["adapters"], panel=WHAT)
     head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
-    device: str = option("auto", _TEXTS["device"], panel=WHAT)
+    device: str = option("auto", _TEXTS["device"], metavar="cpu|cuda|auto", panel=WHAT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,9 @@ class Protocol(Options):
     """The options of the experiments. They change the results."""
 
     seeds: tuple[int, ...] = option((0, 1, 2), "Random seeds, separated by commas.", panel=WHAT)
-    groups: tuple[str, ...] = option(tuple(GROUPS), "Language groups.", choices=tuple(GROUPS), panel=WHAT)
+    groups: tuple[str, ...] = option(
+        tuple(GROUPS), "Language groups.", choices=tuple(GROUPS), panel=WHAT, metavar="NAMES"
+    )
     tune: bool = option(True, "Choose rate and reduction of each method on the source dev sets first.", panel=WHAT)
     limit: int = option(0, _TEXTS["limit"], least=0, panel=SMALLER)
     dev_limit: int = option(0, "Dev sentences of each source [default: all].", least=0, panel=SMALLER)

@@ -193,7 +193,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def create_app(config: ServeConfig, page: Path = PAGE) -> FastAPI:
     """The service as an ASGI app, with the page in this folder."""
-    about = {"title": "zgul", "version": __version__, "description": "Tags text in languages that no model has seen."}
+    about = {"title": "zgul", "version": __version__, "description": "Tags text in languages without labelled data."}
     app = FastAPI(**about, docs_url=None, redoc_url=None, lifespan=_lifespan)  # type: ignore[arg-type]
     app.state.metrics = Metrics()
     app.state.service = TextService(config, app.state.metrics)

@@ -1,8 +1,8 @@
 """Micro-batching: sentences that wait are tagged together, whichever request they belong to.
 
 A batch has the settings of the job whose turn it is. All jobs with these settings take turns to fill it, some words at
-a time, so a long text never keeps short ones waiting for more than a batch. The queue belongs to the event loop and
-needs no lock. Only the tagging itself runs in threads.
+a time, so a long text never keeps short ones waiting for more than a batch. When many requests wait, batches grow, so
+that each has a turn. The queue belongs to the event loop and needs no lock. Only the tagging itself runs in threads.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from zgul.tagging.text_tagger import Inference
 
 BATCH_WORDS, GPU_BATCH_WORDS = 512, 16384
 TURN = 32  # words that a job adds to a batch before it is another's turn
+GROWTH = 4  # a batch grows up to this much while so many jobs wait that each has one turn in it
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,9 @@ class Batcher:
         settings = self.jobs[0].settings
         sharing = deque(job for job in self.jobs if job.settings == settings)
         self.jobs.rotate(-1)
-        batch, room = list[tuple[Job, int]](), settings.batch_words
+        # larger batches compute faster; a job that waits alone, however long, gets no larger ones
+        room = max(settings.batch_words, min(GROWTH * settings.batch_words, TURN * len(sharing)))
+        batch = list[tuple[Job, int]]()
         while sharing and room > 0:
             job, turn = sharing.popleft(), TURN
             while job.waiting and turn > 0 and room > 0:

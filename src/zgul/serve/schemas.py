@@ -19,6 +19,7 @@ WordLanguages = Annotated[list[Name | None] | None, Field(description=WORD_LANGU
 Steps = Annotated[int, Field(ge=0, le=MAX_EM_STEPS, description="Steps of entropy minimisation (EM).")]
 Rate = Annotated[float, Field(ge=0, le=MAX_EM_RATE, allow_inf_nan=False, description="Learning rate of EM.")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Place = Annotated[int, Field(ge=0, le=2**53)]  # in a text
 Shares = list[dict[str, Share]] | None
 
 
@@ -87,9 +88,9 @@ class SentenceData(BaseModel):
     __doc__ = TAGGED
     text: Text
     language: Text = Field(max_length=100)
-    start: int = Field(0, ge=0, le=2**53, description="Where the sentence begins in its text.")
+    start: Place = Field(0, description="Where the sentence begins in its text.")
     words: list[Word]
-    offsets: list[tuple[int, int]] = Field(description="Begin and end of each word in the text that was given.")
+    offsets: list[tuple[Place, Place]] = Field(description="Begin and end of each word in the text that was given.")
     upos: list[Tag] | None = None
     upos_probabilities: list[Share] | None = None
     upos_weights: Shares = None

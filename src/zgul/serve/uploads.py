@@ -1,4 +1,4 @@
-"""A file of a client to text: plain text, CoNLL-U, Word (docx) and OpenDocument (odt), also packed. Nothing is stored.
+"""A file of a client to text: plain text, CoNLL-U, HTML, docx and odt, also packed. Nothing is stored.
 
 However small a packed file is, no more than the limit is unpacked of it.
 """
@@ -7,24 +7,19 @@ import bz2
 import gzip
 import io
 import lzma
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
-from xml.etree import ElementTree
 
 from zgul.corpora import columns, conllu
 from zgul.errors import ZgulError
 from zgul.files import DAMAGED
 from zgul.serve.problems import Problem
 from zgul.tagging.reading import LATIN1, Input
+from zgul.tagging.rich_text import DAMAGED_DOCUMENT, OFFICE, office_text
 
-WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-OPEN = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
-_BLANKS = {f"{WORD}p": "\n\n", f"{WORD}tab": "\t", f"{WORD}br": "\n", f"{OPEN}p": "\n\n", f"{OPEN}h": "\n\n"}
-_BLANKS |= {f"{OPEN}tab": "\t", f"{OPEN}line-break": "\n", f"{OPEN}s": " "}
 _UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_DAMAGED = (*DAMAGED, zipfile.BadZipFile, ElementTree.ParseError, KeyError, RuntimeError, UnicodeDecodeError)
+_DAMAGED = (*DAMAGED, *DAMAGED_DOCUMENT, UnicodeDecodeError)
 
 
 def read_upload(name: str, content: bytes, limit: int) -> dict[str, Any]:
@@ -34,8 +29,8 @@ def read_upload(name: str, content: bytes, limit: int) -> dict[str, Any]:
         if path.suffix in _UNPACK:
             content = _read(_UNPACK[path.suffix](io.BytesIO(content)), limit)
             path = path.with_suffix("")
-        if content.startswith(b"PK\x03\x04") and path.suffix in (".docx", ".odt"):
-            return {"text": _office_text(path.suffix, content, limit), "warnings": []}
+        if content.startswith(OFFICE):
+            return {"text": office_text(content, lambda stream: _read(stream, limit)), "warnings": []}
         return _read_text(path.name, content)
     except ZgulError as error:
         raise Problem(422, str(error), "file") from error
@@ -76,25 +71,3 @@ def _lines(opened: Input) -> Iterator[str]:
 def _tags(block: conllu.ConlluSentence) -> dict[str, list[str]] | None:
     found = {"pos": block.upos, "ner": block.ner}
     return {task: tags for task, tags in found.items() if conllu.EMPTY not in tags} or None
-
-
-def _office_text(kind: str, content: bytes, limit: int) -> str:
-    """The paragraphs of a document, a blank line between them."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        member = "word/document.xml" if kind == ".docx" else "content.xml"
-        xml = _read(archive.open(member), limit)
-    if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml:
-        raise ZgulError("The document defines XML entities, which no word processor does. Save it again.")
-    root = ElementTree.fromstring(xml)
-    for element in list(root.iter()):
-        if element.tag == f"{OPEN}tracked-changes":  # what was deleted
-            element.clear()
-        element.text = _BLANKS.get(element.tag, "") + ((element.text or "") if _is_text(element) else "")
-        element.tail = "" if element.tag.startswith(WORD) else element.tail
-    paragraphs = "".join(root.itertext()).split("\n\n")
-    return "\n\n".join(filter(None, map(str.strip, paragraphs)))
-
-
-def _is_text(element: ElementTree.Element) -> bool:
-    """Word keeps text in elements of its own, and deleted text in others."""
-    return element.tag == f"{WORD}t" or not element.tag.startswith(WORD)

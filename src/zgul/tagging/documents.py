@@ -15,7 +15,8 @@ from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.tagging import display
 
-FORMATS = ("conllu", "tsv", "json")
+Format = Literal["conllu", "tsv", "json"]
+FORMATS: tuple[Format, ...] = ("conllu", "tsv", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class TaggedSentence:
             data["entities"] = [entity | {"probability": round(entity["probability"], 4)} for entity in entities]
         return data
 
-    def to_text(self, form: str, number: int = 1, probabilities: bool = False) -> str:
+    def to_text(self, form: Format, number: int = 1, probabilities: bool = False) -> str:
         """The sentence in one of `FORMATS`: a block of CoNLL-U (see `to_conllu`) or TSV, or a line of JSON."""
         if form == "conllu":
             return self.to_conllu(number, probabilities=probabilities)

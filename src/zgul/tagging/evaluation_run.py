@@ -15,6 +15,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import Scores, scores
+from zgul.methods import METHODS
 from zgul.progress import Report, counter, silent
 from zgul.tagger.decoding import decoder
 from zgul.tagging.loading import choose_inference, load
@@ -82,9 +83,11 @@ def load_for_scoring(
     EMConfig.from_dict(choices.get("changes", {}), "em_")  # check everything first, because loading takes seconds
     if decode is not None:
         decoder(decode, [])
+    if (strategy := choices.get("strategy")) and not any(strategy in method.strategies for method in METHODS.values()):
+        raise ZgulError(f"No method has a strategy {strategy!r}. See: zgul methods")
     if task == "both":
         raise ZgulError("Only one task can be scored at a time. Choose --task pos or --task ner.")
-    loaded = load(lang, task, **place)
+    loaded = load(lang, **place | {"task": task})
     ((task, tagger),) = loaded.taggers.items()
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
     ships = loaded.served[task].name in shipped_names()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from zgul.corpora.sentence import TaskChoice
 from zgul.devices import find_device, find_precision
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -17,6 +18,7 @@ from zgul.fast.adaptive import AdaptiveEM
 from zgul.files import shipped_folder
 from zgul.languages import Language, assign_group, find
 from zgul.tagger import Tagger, load_tagger
+from zgul.tagging.delta import apply_delta, check_base, is_delta, load_delta
 from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
@@ -26,7 +28,7 @@ SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the
 
 def load(
     lang: str | Language,
-    task: str | None = None,
+    task: TaskChoice | None = None,
     *,
     model: str | Path | None = None,
     em: bool | None = None,
@@ -44,8 +46,8 @@ def load(
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
-    source language for each word. ``device`` is cpu, cuda or auto. ``precision="bfloat16"`` is faster on a CPU or GPU
-    that supports it, with nearly the same tags.
+    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="bfloat16"`` is faster on a CPU or
+    GPU that supports it, with nearly the same tags, and "int8" on a CPU.
     """
     language = find(lang)
     # check everything first, because loading takes seconds
@@ -154,7 +156,12 @@ def _load(path: Path, device: str, precision: str) -> Tagger:
 
 
 def load_named(model: str, device: str = "cpu", precision: str = "float32") -> Tagger:
-    """A tagger from a folder, or a shipped one by its name."""
+    """A tagger from a folder, also of an adapted one, or a shipped one by its name."""
+    if is_delta(model):
+        delta = load_delta(model)
+        folder, ships = check_base(delta, model), delta.base in shipped_names()
+        base = load_shipped(delta.base, device, precision) if ships else load_named(str(folder), device, precision)
+        return apply_delta(base, delta, model)
     if (Path(model) / "config.json").is_file():
         return replace(load_tagger(model, device=device), precision=precision)
     if model in shipped_names():

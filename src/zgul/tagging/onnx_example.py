@@ -21,15 +21,17 @@ class OnnxTagger:
 
     def pieces(self, word: str) -> list[int]:
         unknown = self.config["unknown"]
-        ids = self.tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False).ids
+        ids = self.tokenizer.encode([self.config["blank"] + word], is_pretokenized=True, add_special_tokens=False).ids
         if unknown in ids:  # letters that the vocabulary lacks are read as related ones
-            related = [word.translate(self.letters)]
+            related = [self.config["blank"] + word.translate(self.letters)]
             ids = self.tokenizer.encode(related, is_pretokenized=True, add_special_tokens=False).ids or ids
         return ids or [unknown]
 
     def tag(self, words: list[str]) -> list[str]:
         if spaced := [word for word in words if any(map(str.isspace, word))]:
-            raise ValueError(f"{spaced[0]!r} has spaces in it: give the words of one sentence one by one")
+            raise ValueError(
+                f"{spaced[0]!r} has spaces in it. tag takes the words of one sentence; for several, tag_all"
+            )
         rows = [self.pieces(word) for word in words]
         ids = [self.config["begin"], *(piece for row in rows for piece in row), self.config["end"]]
         if len(ids) > self.config["max_pieces"]:
@@ -44,6 +46,10 @@ class OnnxTagger:
             if tag.startswith("I-") and (n == 0 or tags[n - 1][2:] != tag[2:]):
                 tags[n] = "B-" + tag[2:]
         return tags
+
+    def tag_all(self, sentences: list[list[str]]) -> list[list[str]]:
+        """Tag several sentences, each a list of words."""
+        return [self.tag(words) for words in sentences]
 
     def best_sequence(self, scores: np.ndarray) -> list[int]:
         """The labels with the largest sum of scores in which an I-X follows a B-X or I-X (Viterbi)."""

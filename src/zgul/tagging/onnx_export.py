@@ -137,7 +137,7 @@ def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: 
     origin = {"name": name, "method": method.name, "strategy": strategy, "sources": tagger.parts.sources}
     letters = [letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter)[0] in "LM"]
     related = pieces.replacements(letters) if pieces.related_letters else {}
-    reading = {"max_pieces": tagger.parts.encoder.max_pieces, "letters": related}
+    reading = {"max_pieces": tagger.parts.encoder.max_pieces, "letters": related, "blank": tokenizer.blank}
     write_json(folder / "config.json", {"format": FORMAT, **about, **special, **reading, "tagger": origin})
     shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
     names = {"task": tagger.task.upper(), "method": method.title, "language": language, "strategy": strategy}

@@ -1,7 +1,8 @@
 """Find and read the input to be tagged: texts, standard input, files, folders; plain text, CoNLL-U, a word a line.
 
-The kind of a file is found from its name and its beginning. Text in UTF-16 or Latin-1 is decoded with a warning. Other
-formats are refused, with advice on how to save them as plain text.
+The kind of a file is found from its name and its beginning. Text in UTF-16 or Latin-1 is decoded with a warning. The
+text of docx, odt and HTML is taken out of them (`zgul.tagging.rich_text`). Other formats are refused, with advice on
+how to save them as plain text.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import glob
 import io
 import os
 import re
+import stat
+import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from zgul.corpora.lines import MAX_BLOCK_LINES, MAX_LINE, damage
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
+from zgul.tagging.rich_text import DAMAGED_DOCUMENT, OFFICE, html_text, looks_like_html, office_text, read_limited
 
 FORMS = {"auto": "auto", "text": "raw", "lines": "sentences", "tokens": "words"}  # of `plain_text`
 KINDS = (*FORMS, "conllu", "columns")
@@ -33,10 +37,8 @@ _SAVE_AS = 'Open it in a word processor and save it as "plain text" in UTF-8.'
 _NOT_TEXT = {  # how files that are not plain text begin, what they are, what to do
     b"%PDF-": ("a PDF file", "Convert it first: pdftotext FILE.pdf, or copy the text into a text file."),
     b"{\\rtf": ("an RTF file", _SAVE_AS),
-    b"PK\x03\x04": ("a docx, odt or other zip file", _SAVE_AS),
     b"\xd0\xcf\x11\xe0": ("an old Word or Office file", _SAVE_AS),
 }
-_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LOOKS_LIKE_A_PATH = re.compile(r"\S*[/\\]\S+|\S*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,7}")
 
@@ -56,8 +58,13 @@ class TextSource:
 
     @property
     def size(self) -> int:
-        """The size in bytes; 0 if it is not known."""
-        return self.path.stat().st_size if self.path and self.is_file and self.path.suffix not in PACKINGS else 0
+        """The size in bytes; 0 if it is not known, as that of a pipe."""
+        if self.path is None or self.path.suffix in PACKINGS:
+            return 0
+        with contextlib.suppress(OSError, ValueError):  # standard input may be closed, or no real file
+            about = self.path.stat() if self.is_file else os.fstat(sys.stdin.fileno())  # `zgul tag < book.txt`
+            return about.st_size if stat.S_ISREG(about.st_mode) else 0
+        return 0
 
     @contextlib.contextmanager
     def open(self, kind: str = "auto") -> Iterator[Input]:
@@ -80,7 +87,8 @@ class Input:
     def __init__(self, stream: Any, name: str, kind: str = "auto") -> None:
         self.name = name
         self.position = 0  # bytes that were read
-        self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        self._given = self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        self._scale = 1.0  # bytes of the source for each byte of its text
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
         self.encoding = "ascii"  # so far; other lines may show that it is UTF-8, Latin-1 or UTF-16
         try:
@@ -89,8 +97,10 @@ class Input:
             raise damage(name, 0, error) from error
         if not_text := next((about for magic, about in _NOT_TEXT.items() if self._beginning.startswith(magic)), None):
             raise ZgulError(f"{name} is {not_text[0]}, but zgul reads plain text. {not_text[1]}")
+        if self._beginning.startswith(OFFICE):
+            self._take_text(office_text, f"{name} is a docx, odt or other zip file that cannot be read. {_SAVE_AS}")
         if self._beginning.startswith(_UTF16):
-            self.encoding = "utf-16"
+            self.encoding, self._scale = "utf-16", 2.0
             self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
             warnings.warn(f"{name} is read as UTF-16.", ZgulWarning, stacklevel=3)
         path = Path(name)
@@ -116,23 +126,39 @@ class Input:
             raise damage(self.name, len(self._waiting), error) from error
         return [line if isinstance(line, str) else line.decode("utf-8", "replace") for line in self._waiting]
 
+    def refuse_empty(self) -> None:
+        if not any(map(str.strip, self.look())):
+            raise ZgulError(f"{self.name} holds no words, so there is nothing to tag.")
+
+    def _take_text(self, text_of: Callable[[bytes], str], problem: str) -> None:
+        """Read a document with layout, and go on with its text."""
+        try:
+            content = read_limited(self._stream)
+            text = text_of(content).encode("utf-8")
+        except (*DAMAGED, *DAMAGED_DOCUMENT) as error:
+            raise ZgulError(problem) from error
+        except ZgulError as error:
+            raise ZgulError(f"{self.name}: {error}") from error
+        self._stream, self._beginning, self._scale = io.BytesIO(text), b"", len(content) / max(1, len(text))
+
     def _guess_kind(self) -> str:
-        if _HTML.match(self._beginning):
-            advice = "Save it as plain text from a browser. If it is text after all, use --input text."
-            raise ZgulError(f"{self.name} is an HTML page, but zgul reads plain text. {advice}")
+        if looks_like_html(self._beginning):
+            self._take_text(html_text, f"{self.name} is an HTML page that cannot be read. {_SAVE_AS}")
+            problem = f"{self.name} is an HTML page. Its text is read, without the marks."
+            warnings.warn(f"{problem} To read the file as it is, use --input text.", ZgulWarning, stacklevel=4)
         first = next((line for line in self.look() if line.strip()), "")
         return "conllu" if conllu.looks_like_conllu(first) else "auto"
 
     def is_same_file(self, path: Path) -> bool:
         """Whether this path is the file that is read, under any name."""
         try:
-            return path.is_file() and os.path.samestat(os.fstat(self._stream.fileno()), path.stat())
+            return path.is_file() and os.path.samestat(os.fstat(self._given.fileno()), path.stat())
         except (OSError, ValueError):  # this is a text, or a stream without a file
             return False
 
     def _next_line(self, limit: int) -> bytes | str:
         line: bytes | str = self._stream.readline(limit)
-        self.position += len(line) * (2 if self.encoding == "utf-16" else 1)
+        self.position += round(len(line) * self._scale)
         if isinstance(line, str) or self.encoding == "utf-8" or line.isascii() or len(line) == limit:
             return line
         return self._decode(line)

@@ -61,7 +61,8 @@ def make_zgul(
     nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None
 ) -> ZgulComponent:
     """Make the component. Its language is ``lang``, or that of the pipeline."""
-    return ZgulComponent(load(lang or nlp.lang, task, model=model, em=em))
+    choices: dict[str, Any] = {"task": task, "model": model, "em": em}
+    return ZgulComponent(load(lang or nlp.lang, **choices))
 
 
 DEFAULTS = dict.fromkeys(("lang", "task", "model", "em"))

@@ -25,13 +25,22 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import PACKINGS
 from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
-from zgul.tagging.documents import FORMATS, TaggedSentence
+from zgul.tagging.documents import FORMATS, Format, TaggedSentence
 from zgul.tagging.reading import KINDS, Input, TextSource, find_sources, read
 from zgul.tagging.text_tagger import TextTagger
 
-TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv")  # the format's suffix replaces these
+TEXT_SUFFIXES = (
+    ".txt",
+    ".text",
+    ".conllu",
+    ".tsv",
+    ".docx",
+    ".odt",
+    ".html",
+    ".htm",
+)  # the format's suffix replaces these
 PANEL = "Files"
-INPUT_HELP = "Input: running text, one sentence per line, the same with spaces between all words, CoNLL-U, columns."
+INPUT_HELP = "Kind of input: text, lines (a sentence each), tokens (spaces between all words), conllu or columns."
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
 
@@ -46,8 +55,8 @@ Sources = Sequence[AnySource]
 class FileSettings(Options):
     """How files are read and written."""
 
-    format: str = option("conllu", "Format of the output.", choices=FORMATS)
-    input: str = option("auto", INPUT_HELP, choices=KINDS, panel=PANEL)
+    format: Format = option("conllu", "Format of the output.", choices=FORMATS)
+    input: str = option("auto", INPUT_HELP, choices=KINDS, panel=PANEL, metavar="KIND")
     probabilities: bool = option(False, "Add the probability of each tag to conllu and tsv.", panel=PANEL)
     resume: bool = option(False, "Continue an --output that was interrupted.", panel=PANEL)
     force: bool = option(False, "Replace an --output that exists.", panel=PANEL)
@@ -87,7 +96,7 @@ def tag_files(
 
     A file that cannot be tagged is reported with a warning, and the others are still tagged.
     """
-    outputs = _plan_outputs(_find(sources, Path(folder)), Path(folder), settings.format)
+    outputs = plan_outputs(sources, folder, settings.format)
     work = _Work(tagger, settings, list(outputs.values()), report)
     results = []
     for output, source in outputs.items():
@@ -95,10 +104,15 @@ def tag_files(
         try:
             results.append(work.tag_file(source, output))
         except ZgulError as error:
-            results.append(TaggedFile(source.name, output, problem=str(error)))
-            name = "" if source.name in str(error) else f"{source.name}: "
-            warnings.warn(f"Not tagged: {name}{error}", ZgulWarning, stacklevel=2)
+            results.append(not_tagged(source, output, error))
     return results
+
+
+def not_tagged(source: TextSource, output: Path, error: ZgulError) -> TaggedFile:
+    """Warn that an input was not tagged, and go on."""
+    name = "" if source.name in str(error) else f"{source.name}: "
+    warnings.warn(f"Not tagged: {name}{error}", ZgulWarning, stacklevel=3)
+    return TaggedFile(source.name, output, problem=str(error))
 
 
 def tag_stream(
@@ -110,7 +124,7 @@ def tag_stream(
     done = 0
     for source in found:
         with source.open(settings.input) as opened:
-            chosen, windows = begin(tagger, opened)
+            chosen, windows = work.begin(opened)
             done += work.write(chosen.tag_windows(windows), sink, opened, done)
             work.read += opened.position
     return done
@@ -118,8 +132,7 @@ def tag_stream(
 
 def begin(tagger: AnyTagger, opened: Input) -> tuple[TextTagger, Windows]:
     """The tagger for an input, and the windows of its sentences. An input without text is refused before loading."""
-    if not any(map(str.strip, opened.look())):
-        raise ZgulError(f"{opened.name} holds no words, so there is nothing to tag.")
+    opened.refuse_empty()
     chosen = tagger if isinstance(tagger, TextTagger) else tagger(opened)
     return chosen, chosen.windows(read(opened, chosen.language.code))
 
@@ -226,7 +239,12 @@ class _Work:
         self.size = sum(source.size for source in sources) if all(source.size for source in sources) else 0
         self.read = 0  # bytes of the inputs that are finished
         self.words = 0
-        self.started = time.monotonic()
+        self.started: float | None = None  # when the first tagger was loaded
+
+    def begin(self, opened: Input) -> tuple[TextTagger, Windows]:
+        begun = begin(self.tagger, opened)
+        self.started = self.started or time.monotonic()
+        return begun
 
     def tag_file(self, source: TextSource, output: Path) -> TaggedFile:
         file = OutputFile(output, self.settings)
@@ -235,8 +253,8 @@ class _Work:
         with source.open(self.settings.input) as opened:
             if opened.is_same_file(output) or opened.is_same_file(file.part):
                 raise ZgulError(f"Writing {output} would destroy the input. Choose another output.")
-            tagger, windows = begin(self.tagger, opened)
-            left = file.skip_held(windows, lambda window: self.to_text(next(tagger.tag_windows([window]))))
+            tagger, windows = self.begin(opened)
+            left = file.skip_held(windows, lambda window: to_text(next(tagger.tag_windows([window])), self.settings))
             if file.held:  # the text that was read so far needs no tagging
                 self.size -= opened.position
                 self.read -= opened.position
@@ -248,24 +266,25 @@ class _Work:
             self.read += opened.position
         return TaggedFile(source.name, output, file.held + done, file.held)
 
-    def to_text(self, window: list[TaggedSentence], held: int = 0) -> str:
-        """The sentences of a window, which come after ``held`` others, in the output's format."""
-        form, probabilities = self.settings.format, self.settings.probabilities
-        return "".join(one.to_text(form, number, probabilities) for number, one in enumerate(window, start=held + 1))
-
     def write(self, windows: Iterable[list[TaggedSentence]], sink: IO[bytes], opened: Input, held: int) -> int:
         """Write windows as they come, after ``held`` sentences. Returns the number of sentences."""
         done = 0
         for window in windows:
-            sink.write(self.to_text(window, held + done).encode("utf-8"))
+            sink.write(to_text(window, self.settings, held + done).encode("utf-8"))
             sink.flush()
             done += len(window)
             self.words += sum(map(len, window))
             read = self.read + opened.position
             total = max(self.words, round(self.words * self.size / read)) if self.size > 0 and read > 0 else 0
-            rate = self.words / max(time.monotonic() - self.started, 1e-9)
+            rate = self.words / max(time.monotonic() - (self.started or 0.0), 1e-9)
             self.report(Status("tagging", self.words, total, {"words a second": rate}))
         return done
+
+
+def to_text(window: list[TaggedSentence], settings: FileSettings, held: int = 0) -> str:
+    """The sentences of a window, which come after ``held`` others, in the output's format."""
+    form, probabilities = settings.format, settings.probabilities
+    return "".join(one.to_text(form, number, probabilities) for number, one in enumerate(window, start=held + 1))
 
 
 def _find(given: Sources, leave_out: Path | None = None) -> list[TextSource]:
@@ -274,23 +293,29 @@ def _find(given: Sources, leave_out: Path | None = None) -> list[TextSource]:
     return sources + (find_sources(names, leave_out) if names else [])
 
 
-def _plan_outputs(sources: Sequence[TextSource], folder: Path, form: str) -> dict[Path, TextSource]:
+def plan_outputs(given: Sources, folder: Path | str, form: str) -> dict[Path, TextSource]:
     """The output of each input below a folder: ``a/book.txt.xz`` becomes ``folder/a/book.conllu``."""
+    folder = Path(folder)
+    sources = _find(given, folder)
     if folder.exists() and not folder.is_dir():
         raise ZgulError(f"{folder} is a file. Several files are tagged into a folder.")
     outputs: dict[Path, TextSource] = {}
     for source in sources:
         if not source.is_file:
             raise ZgulError(f"The output of {source.name} needs a name. Give a file, not a folder.")
-        place = source.place
-        for suffixes in (PACKINGS, TEXT_SUFFIXES):
-            place = place.with_suffix("") if place.suffix in suffixes else place
-        output = folder / f"{place}.{form}"
+        output = folder / output_place(source.place, form)
         if output in outputs:
             both = f"{outputs[output].name} and {source.name}"
             raise ZgulError(f"{both} would both be written to {output}. Rename one of them.")
         outputs[output] = source
     return outputs
+
+
+def output_place(place: Path, form: str) -> Path:
+    """The place of an output: ``a/book.txt.xz`` becomes ``a/book.conllu``."""
+    for suffixes in (PACKINGS, TEXT_SUFFIXES):
+        place = place.with_suffix("") if place.suffix in suffixes else place
+    return Path(f"{place}.{form}")
 
 
 def _read_blocks(file: IO[bytes], form: str) -> Iterator[tuple[int, str]]:

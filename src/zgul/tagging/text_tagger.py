@@ -121,18 +121,8 @@ class TextTagger:
             yield list(map(to_tagged, sentences, own))
 
     def windows(self, items: Iterable[T]) -> Iterator[list[T]]:
-        """Cut a stream of sentences into windows. The first ones are smaller. A GPU needs more words at once."""
-        on_gpu = any(tagger.device.type == "cuda" for tagger in self.taggers.values())
-        limit, count, window = FIRST_WINDOW, 0, list[T]()
-        for item in items:
-            window.append(item)
-            count += max(1, len(item))
-            if count >= limit:
-                yield window
-                limit = min(2 * limit, GPU_WINDOW if on_gpu else WINDOW)
-                count, window = 0, []
-        if window:
-            yield window
+        """Cut a stream of sentences into windows."""
+        return cut_windows(items, any(tagger.device.type == "cuda" for tagger in self.taggers.values()))
 
     def entities(self, text: Text) -> list[dict[str, Any]]:
         """Names as the token-classification pipeline of ``transformers`` gives them."""
@@ -144,6 +134,20 @@ class TextTagger:
         sources = ", ".join(map(_name, self.taggers[task].parts.sources))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
+
+
+def cut_windows(items: Iterable[T], on_gpu: bool) -> Iterator[list[T]]:
+    """Cut a stream of sentences into windows. The first ones are smaller. A GPU needs more words at once."""
+    limit, count, window = FIRST_WINDOW, 0, list[T]()
+    for item in items:
+        window.append(item)
+        count += max(1, len(item))
+        if count >= limit:
+            yield window
+            limit = min(2 * limit, GPU_WINDOW if on_gpu else WINDOW)
+            count, window = 0, []
+    if window:
+        yield window
 
 
 def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
@@ -191,7 +195,7 @@ def to_layer(prediction: Prediction, tagger: Tagger) -> Layer:
     if prediction.weights is not None:
         shares = prediction.weights.mean(axis=1)  # [words, K, N] -> [words, N]
         weights = [dict(zip(tagger.bank_languages, map(float, row), strict=True)) for row in shares]
-    return Layer(prediction.tags, [float(p) for p in prediction.probabilities], weights)
+    return Layer(prediction.tags, prediction.probabilities.tolist(), weights)
 
 
 def to_tagged(sentence: Sentence, layers: dict[str, Layer]) -> TaggedSentence:

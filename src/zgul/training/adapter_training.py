@@ -5,11 +5,15 @@ same text with the unchanged encoder. Then the adapter (or, with ``full``, the e
 this head. Masked accuracy and perplexity on the held-out blocks show the gain.
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from zgul import encoders
@@ -24,12 +28,16 @@ from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
 from zgul.languages import find
 from zgul.options import option
-from zgul.progress import Report, silent
+from zgul.progress import Report, Status, silent
 from zgul.tensors import load_with_metadata, save_tensors
+from zgul.training import distributed
+from zgul.training.checkpoint import RunningCheckpoint
 from zgul.training.masked_lm import MaskedLM, MLMConfig, MLMHead, masked_scores, pack_text, train_masked_lm
+from zgul.training.trainer import deferred_interrupt
 
 HELD_OUT = 40  # every 40th line is held out
 HEAD = "head.safetensors"
+HEAD_STAGE, ENCODER_STAGE = "masked-LM head", "encoder"
 FULL_LR = 5e-5
 
 
@@ -91,8 +99,13 @@ def train_adapter(
     head: MLMHead | None = None,
     others: Sequence[LanguageAdapter] = (),
     report: Report = silent,
+    checkpoint: RunningCheckpoint | None = None,
+    keep_head: Callable[[MLMHead], None] = lambda head: None,
 ) -> TrainedAdapter:
-    """Train an adapter (or the encoder) for a language. ``others`` are scored on the held-out text, to compare."""
+    """Train an adapter (or the encoder) for a language. ``others`` are scored on the held-out text, to compare.
+
+    ``keep_head`` receives a new head as soon as it is trained.
+    """
     encoder.requires_grad_(False)
     config = replace(config, lr=config.rate)
     known, head = head, head or MLMHead(encoder.width, len(encoder.words.weight))
@@ -101,20 +114,23 @@ def train_adapter(
     def masked_lm(bank: Bank | None) -> MaskedLM:
         return MaskedLM(encoder, head, bank, pieces, config.masked)
 
+    train = partial(train_masked_lm, blocks=[blocks.train], report=report, checkpoint=checkpoint)
     if known is None:
         own = replace(config, steps=config.head_steps or config.steps, lr=MLMConfig.lr)
-        train_masked_lm(masked_lm(None), [blocks.train], own, stage="masked-LM head", report=report)
+        train(masked_lm(None), config=own, stage=HEAD_STAGE)
+        keep_head(head)
     head.requires_grad_(config.full)
     measured = {"before" if config.full else "none": masked_scores(masked_lm(None), blocks.held_out)}
     if config.full:
         encoder.requires_grad_(True)
-        train_masked_lm(masked_lm(None), [blocks.train], config, stage="encoder", report=report)
+        train(masked_lm(None), config=config, stage=ENCODER_STAGE)
         encoder.requires_grad_(False)
         return TrainedAdapter(None, head, measured | {"after": masked_scores(masked_lm(None), blocks.held_out)})
     form: dict[str, Any] = {"size": config.size, "activation": config.activation, "invertible": config.invertible}
+    torch.manual_seed(config.seed)  # the same start, whether the head was trained just now or before
     adapter = LanguageAdapter.new(language, encoder.width, encoder.depth, **form)
     bank = _bank(adapter, encoder).requires_grad_(True)
-    train_masked_lm(masked_lm(bank), [blocks.train], config, stage=f"adapter {language}", report=report)
+    train(masked_lm(bank), config=config, stage=f"adapter {language}")
     for name, used in [*((other.language, _bank(other, encoder)) for other in others), (language, bank)]:
         measured[name] = masked_scores(masked_lm(used), blocks.held_out)
     return TrainedAdapter(bank.extract(language), head, measured)
@@ -153,6 +169,7 @@ def train_adapter_files(
     head: Path | None = None,
     adapterhub: bool = False,
     overwrite: bool = False,
+    resume: bool = False,
     device: str = "auto",
     report: Report = silent,
 ) -> TrainedAdapter:
@@ -160,30 +177,36 @@ def train_adapter_files(
 
     The masked-LM head is read from ``head`` or ``output/head.safetensors``, or trained and saved there. With
     ``adapterhub`` the adapter is also written in AdapterHub's form. With ``config.full`` the folder receives the
-    encoder.
+    encoder. Ctrl-C leaves checkpoints in the folder, and ``resume`` continues from them.
     """
     language, config = find(language).code, config or AdapterConfig()
     made = output / ("config.json" if config.full else f"{language}.safetensors")
-    if made.exists() and not overwrite:
-        raise ZgulError(f"{made} exists already. Choose another --output, or replace it with --overwrite.")
+    stages = (HEAD_STAGE, ENCODER_STAGE if config.full else f"adapter {language}")
     if config.full and (config.invertible or adapterhub or config.size):
         raise ZgulError("--full trains the encoder, not an adapter: leave out --invertible, --adapterhub and --size.")
-    for path in texts:  # check first, because loading takes seconds
-        if not path.is_file():
-            raise ZgulError(f"{path} is a folder; files are needed here" if path.is_dir() else f"{path}: no such file")
+    _check_files(texts, made, overwrite, resume)
+    place = find_device(device)
     body, tokenizer = encoders.load(encoder)
     pieces = PieceEncoder(tokenizer, body.max_pieces)
-    blocks = split_text((line for path in texts for line in Lines(path)), pieces, min(config.block, body.max_pieces))
+    lines = _counted((line for path in texts for line in Lines(path)), report)
+    blocks = split_text(lines, pieces, min(config.block, body.max_pieces))
     head_path = head or output / HEAD
     known = load_head(head_path, body) if head_path.is_file() else None
     others = [] if config.full or known is None else _others(output, language, body)
-    body.to(find_device(device))
-    result = train_adapter(language, blocks, body, pieces, config, head=known, others=others, report=report)
+    body.to(place)
     output.mkdir(parents=True, exist_ok=True)
+    with deferred_interrupt() as interrupt:
+        checkpoint = RunningCheckpoint(output, _fingerprint(config, encoder, blocks), interrupt)
+        _begin([checkpoint.path(stage) for stage in stages], overwrite, resume)
+        more: dict[str, Any] = {"head": known, "others": others, "report": report, "checkpoint": checkpoint}
+        if distributed.is_first():
+            more["keep_head"] = partial(save_head, head_path, encoder_name=encoder)
+        result = train_adapter(language, blocks, body, pieces, config, **more)
+    if not distributed.is_first():
+        return result
     if config.full:
         encoders.save(body, tokenizer, output)
-    if known is None or config.full:  # a head that was trained with the encoder belongs to it
-        save_head(output / HEAD if config.full else head_path, result.head, encoder)
+        save_head(output / HEAD, result.head, encoder)  # it was trained with the encoder and belongs to it
     if result.adapter is not None:
         scores = {name: {"accuracy": a, "perplexity": p} for name, (a, p) in result.scores.items()}
         made_of = {"encoder": encoder, "lines": blocks.lines, "blocks": len(blocks.train)}
@@ -191,7 +214,48 @@ def train_adapter_files(
         save_adapters(made, [result.adapter])
         if adapterhub:
             write_adapter(result.adapter, output / language, model_type=body.config.model_type, model_name=encoder)
+    for path in map(checkpoint.path, stages):
+        path.unlink(missing_ok=True)
     return result
+
+
+def _check_files(texts: Sequence[Path], made: Path, overwrite: bool, resume: bool) -> None:
+    """Refuse what cannot be read or would be lost, before anything is loaded: that takes seconds."""
+    if made.exists() and not overwrite:
+        raise ZgulError(f"{made} exists already. Choose another --output, or replace it with --overwrite.")
+    if overwrite and resume:
+        raise ZgulError("--resume continues what is there, and --overwrite replaces it. Give only one of them.")
+    for path in texts:
+        if not path.is_file():
+            raise ZgulError(f"{path} is a folder; files are needed here" if path.is_dir() else f"{path}: no such file")
+
+
+def _begin(checkpoints: Sequence[Path], overwrite: bool, resume: bool) -> None:
+    """Refuse to lose an unfinished run, unless it is to be replaced."""
+    begun = [path for path in checkpoints if path.is_file()]
+    if begun and not (resume or overwrite):
+        how = "Continue it with --resume, or replace it with --overwrite."
+        raise ZgulError(f"{begun[0].parent} holds an unfinished run. {how}")
+    distributed.wait()  # until all processes have looked
+    if overwrite and distributed.is_first():
+        for path in begun:
+            path.unlink()
+    distributed.wait()
+
+
+def _counted(lines: Iterable[str], report: Report) -> Iterator[str]:
+    """Report the lines while they are read."""
+    for number, line in enumerate(lines):
+        if number % 1000 == 0:
+            report(Status("reading text", number, 0))
+        yield line
+
+
+def _fingerprint(config: AdapterConfig, encoder: str, blocks: Blocks) -> str:
+    """A hash of what must stay the same to continue a checkpoint: the options, the encoder and the text."""
+    digest = hashlib.sha256(json.dumps([config.to_dict(), encoder], sort_keys=True).encode())
+    digest.update(blocks.train.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _others(folder: Path, language: str, encoder: Encoder) -> list[LanguageAdapter]:

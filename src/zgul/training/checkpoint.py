@@ -1,6 +1,8 @@
 """Checkpoints: everything that a run needs to continue bit for bit, in one safetensors file, written atomically."""
 
 import json
+import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from zgul.errors import ZgulError
 from zgul.tensors import load_with_metadata, save_tensors
+from zgul.training import distributed
 from zgul.training.optimiser import Optimiser
 
 START_ANEW = "Start again with --overwrite."
@@ -79,6 +82,41 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     return best, progress
+
+
+class RunningCheckpoint:
+    """The checkpoints of training in stages, such as a masked-LM head and then an adapter: a file for each stage.
+
+    They are written when ``interrupt`` is set, and every ``EVERY`` seconds.
+    """
+
+    EVERY = 60.0
+
+    def __init__(self, folder: Path, fingerprint: str, interrupt: threading.Event) -> None:
+        self.folder, self.fingerprint, self.interrupt = folder, fingerprint, interrupt
+        self._saved = time.monotonic()
+
+    def path(self, stage: str) -> Path:
+        return self.folder / f"checkpoint-{stage.replace(' ', '-')}.safetensors"
+
+    def resume(self, optimiser: Optimiser, stage: str) -> Progress:
+        """Restore the state of a stage, if there is a checkpoint of it."""
+        path = self.path(stage)
+        return load_checkpoint(path, optimiser, self.fingerprint)[1] if path.is_file() else Progress()
+
+    def is_due(self, device: torch.device) -> bool:
+        """Whether it is time to save, or the user asked to stop, in any process."""
+        return distributed.any_of(self.interrupt.is_set() or time.monotonic() - self._saved >= self.EVERY, device)
+
+    def save(self, optimiser: Optimiser, stage: str, progress: Progress) -> None:
+        """Write the checkpoint of a stage. Stop if the user asked for it."""
+        stop = distributed.any_of(self.interrupt.is_set(), optimiser.optimised[0].device)
+        if distributed.is_first():
+            save_checkpoint(self.path(stage), optimiser, {}, progress, self.fingerprint)
+        self._saved = time.monotonic()
+        if stop:
+            distributed.wait()  # until the file is there
+            raise KeyboardInterrupt
 
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, str], optimiser: Optimiser) -> None:

@@ -8,6 +8,7 @@ from zgul.tagger.decoding import DECODINGS
 
 WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", "EM settings"
 ADAPTERS = "Language adapters: shipped, new (untrained), files or folders separated by commas, or {lang}/wiki@ukp."
+TARGETS = "Unseen languages to choose EM settings for, separated by commas [default: the group's]."
 SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
@@ -31,10 +32,11 @@ class NoiseConfig(Options):
 class TrainingConfig(Options):
     """One training run. The defaults are the paper's."""
 
-    method: str = option("zgul", "Method: see zgul methods.", choices=tuple(METHODS), panel=WHAT, metavar="NAME")
+    method: str = option("zgul", "Method: see zgul methods.", choices=METHODS.keys(), panel=WHAT, metavar="NAME")
     group: str = option("", "Language group: germanic, slavic, african or indo-aryan.", panel=WHAT)
     task: str = option("pos", "Task [default: the group's, or pos].", choices=("pos", "ner"), panel=WHAT)
     sources: tuple[str, ...] = option((), "Source languages, separated by commas.", panel=WHAT)
+    targets: tuple[str, ...] = option((), TARGETS, panel=WHAT)
     leave_out: tuple[str, ...] = option((), "Sources to leave out, separated by commas.", panel=WHAT)
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")
     encoder: str = option("embedded", "Encoder: embedded, a folder or a name on the Hugging Face hub.", panel=WHAT)
@@ -53,11 +55,13 @@ class TrainingConfig(Options):
     patience: int = option(0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW)
     select: str = option("best", "Keep the weights with the best dev F1, or the last.", choices=SELECT, panel=HOW)
     max_pieces: int = option(128, "Cut sentences with more pieces into chunks.", least=3, panel=HOW)
-    limit: int = option(0, "Training sentences of each language [default: all].", least=0, panel=HOW)
+    limit: int = option(
+        0, "Sentences of each language, to train on and of its dev set [default: all].", least=0, panel=HOW
+    )
     decode: str = option("words", "Each word's best label, or the best IOB2 sequence.", choices=DECODINGS, panel=HOW)
     related_letters: bool = option(False, "Read unknown letters as related ones that the encoder knows.", panel=HOW)
     precision: str = option("auto", "auto is bfloat16 on a GPU and float32 on a CPU.", choices=PRECISIONS, panel=HOW)
-    device: str = option("auto", "auto, cpu or cuda.", panel=HOW)
+    device: str = option("auto", "Where to compute; mps is for Macs.", metavar="cpu|cuda|mps|auto", panel=HOW)
     tensorboard: bool = option(False, "Write a TensorBoard log to OUTPUT/tensorboard.", panel=HOW)
     unannotated: tuple[str, ...] = option((), "Labels that mean that a word has no label, such as X.", panel=NOISE)
     label_set_per_corpus: bool = option(False, "Treat labels that a corpus never uses as unknown.", panel=NOISE)

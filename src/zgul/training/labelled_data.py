@@ -4,6 +4,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -57,13 +58,24 @@ class LabelledData:
 
 def load_labelled(config: TrainingConfig, read: Reader | None = None) -> LabelledData:
     """Read the corpora of a configuration, from its data folder or with ``read(task, language, split)``."""
-    read = read or DataFolder(config.data).sentences
     train, dev = list[Sentence](), list[Sentence]()
     for language in training_languages(config):
-        sentences = read(config.task, language, source_split(config.group, language, "train"))
-        train += sample(sentences, config.limit, config.seed) if config.limit else sentences
-        dev += read(config.task, language, source_split(config.group, language, "dev"))
+        for part, name in ((train, "train"), (dev, "dev")):
+            split = source_split(config.group, language, name)
+            sentences = (read or partial(read_split, config))(config.task, language, split)
+            limit = config.limit if name == "train" or read is None else 0  # a reader limits dev sets itself
+            part += sample(sentences, limit, config.seed) if limit else sentences
     return labelled_data(train, dev, config)
+
+
+def read_split(config: TrainingConfig, task: str, language: str, split: str) -> list[Sentence]:
+    """Read a split from the data folder of a configuration. A dev set may be missing: then it is empty."""
+    data = DataFolder(config.data)
+    if split.endswith("dev") and data.labelled_file(task, language, split) is None:
+        kept = "it does not help to choose the best weights and EM settings"
+        warnings.warn(f"There is no dev set of {language} in {config.data}, so {kept}.", ZgulWarning, stacklevel=3)
+        return []
+    return data.sentences(task, language, split)
 
 
 def training_languages(config: TrainingConfig) -> list[str]:

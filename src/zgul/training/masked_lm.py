@@ -26,6 +26,8 @@ from zgul.errors import ZgulError
 from zgul.fast.graphs import GraphedStep
 from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
+from zgul.training import distributed
+from zgul.training.checkpoint import Progress, RunningCheckpoint
 from zgul.training.optimiser import Optimiser
 
 BATCH = 64  # blocks that are scored at once
@@ -116,7 +118,7 @@ class MaskedLM(nn.Module):
             x, f = self.encoder.layer(index, hidden, attend)
             if self.bank is not None:
                 f = f + self.adapt(self.bank, index, self.encoder.layer_norm(index, f + x))
-            hidden = self.encoder.layer_norm(index, f + x)
+            hidden = self.encoder.output(index, f + x)
         return hidden
 
     def adapt(self, bank: Bank, layer: int, h: Tensor) -> Tensor:
@@ -132,50 +134,87 @@ class MaskedLM(nn.Module):
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Mask, read and guess: scores [N B k, V] and the truth [N B k]."""
-        shown, places, truth = mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
+        shown, places, truth = self.mask(ids)
+        return self.guess(shown, places), truth.flatten()
+
+    def mask(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The masked ids [N B, T], the masked places [N B, k] and the true pieces there."""
+        return mask_pieces(ids, self.masked, self.mask_id, self.vocabulary, self.specials)
+
+    def guess(self, shown: Tensor, places: Tensor) -> Tensor:
+        """Scores [N B k, V] of all pieces at the masked places."""
         hidden = self.hidden(shown)
         hidden = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))  # [N B, k, d]
         guess = self._invertible(self.head.transform(hidden), inverse=True)  # back to the embeddings before the block
-        return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1), truth.flatten()
+        return self.head.decode(guess, self.encoder.words.weight).flatten(0, 1)
 
 
 def train_masked_lm(
-    model: MaskedLM, blocks: Sequence[Tensor], config: MLMConfig, *, stage: str = "masked LM", report: Report = silent
+    model: MaskedLM,
+    blocks: Sequence[Tensor],
+    config: MLMConfig,
+    *,
+    stage: str = "masked LM",
+    report: Report = silent,
+    checkpoint: RunningCheckpoint | None = None,
 ) -> None:
-    """Train what requires gradients on the blocks of each language. ``report`` receives the mean loss."""
+    """Train what requires gradients on the blocks of each language. ``report`` receives the mean loss.
+
+    With a ``checkpoint``, Ctrl-C finishes the step and saves it, and a run that was stopped continues.
+    """
     optimiser = Optimiser(model, lr=config.lr, weight_decay=0.01, clip=config.clip)
     device = optimiser.optimised[0].device
     torch.manual_seed(config.seed)
     rng = np.random.default_rng(config.seed)
     held = [block.to(device) for block in blocks]
+    own = _own_rows(len(blocks), config.blocks, device)
 
     def update(ids: Tensor) -> Tensor:
         model.zero_grad()
         with mixed_precision(device, "auto"):
-            scores, truth = model(ids)
-        loss = F.cross_entropy(scores.float(), truth)
+            shown, places, truth = model.mask(ids)  # of all blocks, so that all processes draw the same
+            scores = model.guess(shown[own], places[own])
+        loss = F.cross_entropy(scores.float(), truth[own].flatten(), reduction="sum") / (truth != IGNORED).sum()
         loss.backward()
+        total = loss.detach()
+        distributed.sum_gradients(optimiser.optimised, total)
         optimiser.step()
-        return loss.detach()
+        return total
 
-    step_of = GraphedStep(update)
+    step_of = GraphedStep(update, most=None if distributed.count() == 1 else 0)
     model.train()
-    running, counted = torch.zeros((), device=device), 0
+    progress = checkpoint.resume(optimiser, stage) if checkpoint else Progress()
+    for block in held * progress.step:  # the draws of the steps that are done
+        rng.integers(len(block), size=config.blocks)
+    running, counted = torch.tensor(progress.loss, device=device), progress.counted
     every, warm = max(1, min(100, config.steps // 10)), max(1.0, config.warmup * config.steps)
-    for step in range(config.steps):
+    for step in range(progress.step, config.steps):
         optimiser.set_lr(config.lr * min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm)))
-        rows = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
-        ids = torch.cat([block[row] for block, row in zip(held, rows, strict=True)]).long()
+        drawn = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
+        ids = torch.cat([block[row] for block, row in zip(held, drawn, strict=True)]).long()
         running += step_of(ids=ids)
         counted += 1
-        if (step + 1) % every and step + 1 < config.steps:
-            continue
-        loss = float(running / counted)
-        running, counted = torch.zeros((), device=device), 0
-        if not math.isfinite(loss):
-            raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
-        report(Status(stage, step + 1, config.steps, {"loss": loss}))
+        done = (step + 1) % every == 0 or step + 1 == config.steps
+        if done or device.type == "cpu":  # reading the loss waits for a GPU
+            loss = float(running / counted)
+            if not math.isfinite(loss):
+                raise ZgulError(f"The loss is no longer a number at step {step + 1}. Lower --lr (now {config.lr:g}).")
+            report(Status(stage, step + 1, config.steps, {"loss": loss}))
+        if done:
+            running, counted = torch.zeros((), device=device), 0
+        if checkpoint and checkpoint.is_due(device):
+            checkpoint.save(optimiser, stage, Progress(step=step + 1, loss=float(running), counted=counted))
     model.eval()
+
+
+def _own_rows(languages: int, blocks: int, device: torch.device) -> Tensor | slice:
+    """The rows of a batch that this process computes: some blocks of each language."""
+    if distributed.count() == 1:
+        return slice(None)
+    if blocks < distributed.count():
+        raise ZgulError(f"{distributed.count()} processes need at least as many blocks in a step. Raise --blocks.")
+    rows = torch.arange(languages * blocks, device=device).view(languages, -1)
+    return rows[:, distributed.own_part(blocks)].flatten()
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ import torch
 
 from zgul import encoders
 from zgul.adapters.language_adapter import LanguageAdapter
-from zgul.adapters.storage import find_adapters
+from zgul.adapters.storage import check_places, find_adapters
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
 from zgul.devices import find_device
@@ -28,6 +28,7 @@ from zgul.methods import find_method
 from zgul.options import read_yaml
 from zgul.progress import Report, Status, counter, silent, within
 from zgul.tagger import Tagger, load_tagger, save_tagger, saved
+from zgul.training import distributed
 from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
 from zgul.training.labelled_data import load_labelled, sample
@@ -59,7 +60,7 @@ def resolve(config: TrainingConfig) -> TrainingConfig:
         config = replace(config, task=group.task, sources=config.sources or group.sources)
     if not config.sources:
         raise ZgulError("Say what to train on: --group germanic, or --task pos --sources en,is,de.")
-    for name in ("sources", "leave_out", "extra_adapters"):
+    for name in ("sources", "targets", "leave_out", "extra_adapters"):
         codes: Any = tuple(dict.fromkeys(find(code).code for code in getattr(config, name)))
         config = replace(config, **{name: codes})
     if foreign := [language for language in config.leave_out if language not in config.sources]:
@@ -115,14 +116,18 @@ def train(
         check_output(folder, saving)
     if config.tensorboard and folder is None:
         raise ZgulError("The TensorBoard log is written into the folder of the model. Give it with --output.")
+    find_device(config.device)  # check first, because reading takes long
+    check_places(config.adapters)
+    loaded = encoders.load(config.encoder)
     data = load_labelled(config)
     dev_sets = find_dev_sets(config)  # before training, so that missing data is noticed early
-    tagger = new_tagger(config, data.labels)
+    tagger = new_tagger(config, data.labels, encoder=loaded)
     tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config, folder)
     if saving.resume and not trainer.resume():
         warnings.warn(f"{folder} has no checkpoint to resume. Training starts again.", ZgulWarning, stacklevel=2)
-    if folder is not None:  # only now, because the checkpoint could belong to another run, which would be lost
+    distributed.wait()  # until all have looked at the folder
+    if folder is not None and distributed.is_first():  # only now: the checkpoint could be another run's, and be lost
         config.save(folder / CONFIG)
         if not saving.resume:
             (folder / CHECKPOINT).unlink(missing_ok=True)  # it belongs to a run that is overwritten
@@ -133,7 +138,9 @@ def train(
         # the place of the data does not matter to others; train.yaml has it
         "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
         "sentences": dict(Counter(sentence.language for sentence in data.train)),
-        "dev_f1": trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"],
+        "dev_f1": (trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"])
+        if data.dev
+        else None,
         "steps": trainer.progress.step,
         "seconds": round(time.monotonic() - started, 1),
     }
@@ -141,11 +148,12 @@ def train(
     if dev_sets:
         em, about["em"] = choose_em(replace(tagger), config, dev_sets, report)
     tagger = replace(tagger, about=about, em=em)
-    if folder is not None:
+    if folder is not None and distributed.is_first():
         bank = config.adapters != "shipped" or bool(config.extra_adapters)
         bits = saving.bits
         save_tagger(tagger, folder, bits=bits, merged=bits == MERGED, bank=bank, encoder=saving.save_encoder)
         (folder / CHECKPOINT).unlink(missing_ok=True)
+    distributed.wait()
     return tagger
 
 
@@ -163,13 +171,16 @@ def leave_one_out(
     for used in filter(None, folders.values()):
         if not (saving.resume and is_finished(used)):
             check_output(used, saving)
-        for name in (saved.CONFIG, CHECKPOINT) if saving.overwrite else ():
+        for name in (saved.CONFIG, CHECKPOINT) if saving.overwrite and distributed.is_first() else ():
             (used / name).unlink(missing_ok=True)
     if output is not None:
         begun = Path(output) / LEAVE_ONE_OUT
         if saving.resume and begun.is_file():
             check_same(config, begun)
-        config.save(begun)  # so that the run can be resumed
+        distributed.wait()
+        if distributed.is_first():
+            config.save(begun)  # so that the run can be resumed
+    distributed.wait()
     result: dict[str, dict[str, float]] = {}
     for language, folder in folders.items():
         if folder is not None and is_finished(folder):
@@ -212,9 +223,15 @@ def find_dev_sets(config: TrainingConfig) -> DevSets:
     if not config.em_sentences or not any(map(method.uses_em, method.strategies)):
         return {}
     candidates = left_out(config) if config.em_by == "loso" else config.kept_sources
-    targets = [*(GROUPS[config.group].targets if config.group else ()), *config.leave_out]
+    files = {source: source_split(config.group, source, "dev") for source in candidates}
+    candidates = [one for one in files if DataFolder(config.data).labelled_file(config.task, one, files[one])]
+    if not candidates:
+        return {}
+    unseen = config.targets or (GROUPS[config.group].targets if config.group else ())
+    targets = [*unseen, *config.leave_out]
     related = {target: most_related(target, candidates) for target in targets}
-    most, sources = config.em_sentences, dict.fromkeys(related.values()) or candidates
+    most = min(config.em_sentences, config.limit or config.em_sentences)
+    sources = dict.fromkeys(related.values()) or candidates
     dev = {source: dev_sentences(config, source, most) for source in sources}
     dev_sets = {target: {source: dev[source]} for target, source in related.items()} | {"": dev}
     for target in targets if config.em_by == "target" else ():

@@ -25,6 +25,7 @@ from zgul.evaluation import Scores, scores
 from zgul.files import write_json
 from zgul.progress import Report, Status, counter, silent
 from zgul.tagger import Tagger
+from zgul.training import distributed
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import LabelledData
@@ -33,7 +34,9 @@ from zgul.training.optimiser import Optimiser, Stepper
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
 DEV_TOKENS = (8192, 65536)  # of the dev sets, read at once on a CPU and on a GPU
+EMBEDDINGS = "encoder.words.weight"
 MAX_TYPES = 1_000_000  # distinct words whose pieces are remembered while training
+SLOW_CHECKPOINT = 0.5  # seconds; after a slow one, training goes on for twenty times as long before the next
 CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
@@ -53,7 +56,10 @@ class Trainer:
         *,
         checkpoint_every: float = 0.0,
     ) -> None:
-        """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history."""
+        """``folder`` receives checkpoints, at most one in ``checkpoint_every`` seconds, and the history.
+
+        Writing large ones takes at most a twentieth of the time.
+        """
         self.tagger, self.data, self.config, self.folder = tagger, data, config, folder
         self.checkpoint = folder / CHECKPOINT if folder else None
         self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
@@ -64,10 +70,11 @@ class Trainer:
         self.table = tagger.language_table(list(data.corpus_of), tagger.method.strategies[0])
         self.batch_rows = config.batch_size * config.accumulate
         on_gpu = self.device.type == "cuda"
+        train = data.encode(data.train, self.pieces, self.table)
         shares = dict.fromkeys(OF_LANGUAGES, config.language_lr)
-        self.optimiser = Optimiser(
-            tagger.model, lr=config.lr, weight_decay=config.weight_decay, clip=config.clip, shares=shares
-        )
+        rows = {} if data.noise.sentences else {EMBEDDINGS: self._used_pieces(train)}  # noise makes other pieces
+        settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "clip": config.clip}
+        self.optimiser = Optimiser(tagger.model, **settings, shares=shares, rows=rows)
         micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
         self.stepper = Stepper(tagger.model, self.optimiser, data.allowed.to(self.device), micro, config.precision)
         self.progress = Progress()
@@ -75,8 +82,14 @@ class Trainer:
         self.dev = data.encode(data.dev, self.pieces, self.table).to(self.device)
         self.dev_tokens = DEV_TOKENS[on_gpu]
         self.gold = [sentence.tags or [] for sentence in data.dev]
-        self.steps_per_epoch = math.ceil(len(data.encode(data.train, self.pieces, self.table)) / self.batch_rows)
+        self.steps_per_epoch = math.ceil(len(train) / self.batch_rows)
         self.total_steps = self.steps_per_epoch * config.rounds
+
+    def _used_pieces(self, corpus: EncodedCorpus) -> Tensor:
+        """The pieces that occur in a corpus, which are the rows of the embeddings that can be trained on it."""
+        pieces = torch.cat([corpus.pieces, torch.tensor(corpus.specials)])
+        used: Tensor = torch.unique(pieces)
+        return used.long().to(self.device)
 
     def resume(self) -> bool:
         """Restore the state of the checkpoint. False if there is none."""
@@ -91,6 +104,8 @@ class Trainer:
         Ctrl-C finishes the current step, writes a checkpoint and raises ``KeyboardInterrupt``. The last checkpoint
         stays. The caller removes it after saving the tagger.
         """
+        if distributed.count() > 1:
+            distributed.check_same(self._fingerprint)
         encode = partial(self.data.encode_epoch, self.pieces, self.table, self.config.seed)
         with ThreadPoolExecutor(1) as background, deferred_interrupt(self.checkpoint is not None) as interrupt:
             prepared = background.submit(encode, self.progress.epoch)
@@ -116,6 +131,7 @@ class Trainer:
         for rows, length in batches[progress.batch :]:
             self.tagger.model.train()
             self.optimiser.set_lr(self._lr(progress.step))
+            distributed.seed_step(self.config.seed, progress.step)
             running += self.stepper.step(corpus.batch(rows, length))
             progress.counted += 1
             progress.step += 1
@@ -127,7 +143,7 @@ class Trainer:
                 running = torch.zeros_like(running)
             elif self.device.type == "cpu" or progress.counted % 20 == 0:  # reading the loss waits for the GPU
                 report(Status("training", progress.step, self.total_steps, {"loss": float(running) / progress.counted}))
-            if interrupt.is_set():
+            if distributed.any_of(interrupt.is_set(), self.device):
                 progress.loss = float(running)
                 self._save(now=True)
                 raise KeyboardInterrupt
@@ -148,7 +164,7 @@ class Trainer:
             step, lr = progress.step, self.config.lr
             raise ZgulError(f"The loss is no longer a number at step {step}. Lower --lr (now {lr:g}).")
         self._save()  # whatever happens in the evaluation, no step is lost
-        f1 = self.dev_scores(report).f1 if self.data.dev else 0.0
+        f1 = distributed.agree(self.dev_scores(report).f1, self.device) if self.data.dev else 0.0
         progress.loss, progress.counted = 0.0, 0
         progress.history.append({"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1})
         if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last weights are the best
@@ -157,10 +173,12 @@ class Trainer:
                 self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
         else:
             progress.stale += 1
-        if self.folder:  # before the checkpoint: a run that is killed between them would never write it
+        if (
+            self.folder and distributed.is_first()
+        ):  # before the checkpoint: a run that is killed between them would never write it
             write_json(self.folder / "history.json", progress.history)
         self._save()
-        figures = {"loss": loss, "dev F1": f1, "best": progress.best_f1}
+        figures = {"loss": loss} | ({"dev F1": f1, "best": progress.best_f1} if self.data.dev else {})
         report(Status("training", progress.step, self.total_steps, figures))
         return not self._stale()
 
@@ -168,9 +186,13 @@ class Trainer:
         return bool(self.config.patience and self.progress.stale >= self.config.patience)
 
     def _save(self, *, now: bool = False) -> None:
-        if self.checkpoint and (now or time.monotonic() - self._saved >= self.checkpoint_every):
+        started = time.monotonic()
+        due = now or started - self._saved >= self.checkpoint_every
+        if self.checkpoint and due and distributed.is_first():
             save_checkpoint(self.checkpoint, self.optimiser, self.best, self.progress, self._fingerprint)
             self._saved = time.monotonic()
+            if (took := self._saved - started) > SLOW_CHECKPOINT:
+                self.checkpoint_every = max(self.checkpoint_every, 20 * took)
 
     @torch.no_grad()
     def dev_scores(self, report: Report = silent) -> Scores:

@@ -1,0 +1,199 @@
+"""A round of training: a student learns label probabilities of words, and masked pieces, from noisy copies of text.
+
+The targets of a word are probabilities: a teacher's, or one-hot for labelled sentences. So self-training and training
+on labels are one loop. With ``masked``, 15% of the pieces are masked, and the same pass also learns to guess them; the
+tags must then come from the context, too. Each epoch has its own spelling noise, order and masks.
+
+A round can be killed at any moment and continued bit for bit. A budget of seconds fits the number of steps to the time
+that the first steps took; the plan file keeps that number for a run that is continued.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zgul.adaptation.student import Student, soft_loss
+from zgul.corpora.sentence import Sentence
+from zgul.devices import mixed_precision, release_memory
+from zgul.encoders.batches import Batch, EncodedCorpus
+from zgul.errors import ZgulError
+from zgul.files import read_json, write_json
+from zgul.progress import Report, Status, silent
+from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from zgul.training.config import NoiseConfig
+from zgul.training.noise import CharacterNoise, letter_counts
+from zgul.training.optimiser import Optimiser
+from zgul.training.trainer import deferred_interrupt
+
+POOL = 40  # batches that are sorted by length together
+WARMUP = 0.1  # share of the steps in which the learning rate rises
+TRIED = 6  # steps that are timed before a budget fixes the number of steps
+CHECKPOINT_EVERY = 20.0  # seconds
+TOKENS = 640  # that are computed at once; each takes half a megabyte
+RELEASE_EVERY = 25  # steps: batches of changing shapes leave holes in memory
+
+
+@dataclass
+class Plan:
+    """What was decided while running: the precision, and the steps of each round. A continued run keeps to it."""
+
+    path: Path | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, path: Path | None) -> "Plan":
+        return cls(path, read_json(path) if path is not None and path.is_file() else {})
+
+    def decide(self, name: str, value: Any) -> Any:
+        """Keep a decision, unless one was made before, which is returned."""
+        if name not in self.values:
+            self.values[name] = value
+            if self.path is not None:
+                write_json(self.path, self.values)
+        return self.values[name]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a round learns from, and how."""
+
+    name: str  # of the round: for progress, checkpoint and plan
+    sentences: Sequence[Sentence]
+    targets: Tensor  # [words, C]
+    epochs: int
+    lr: float
+    batch: int = 16  # sentences
+    noise: NoiseConfig = NoiseConfig()
+    masked: float = 0.0  # weight of the masked pieces in the loss
+    tags: bool = True  # False: only the masked-LM head is trained, and the rest stays as it is
+    seed: int = 0
+
+
+class Round:
+    """Trains a student on a lesson."""
+
+    def __init__(
+        self, student: Student, lesson: Lesson, plan: Plan, *, folder: Path | None = None, seconds: float = math.inf
+    ) -> None:
+        """``folder`` receives checkpoints. The round takes about ``seconds`` at most."""
+        self.student, self.lesson, self.plan, self.seconds = student, lesson, plan, seconds
+        self.precision = student.precision
+        self.checkpoint = folder / f"{lesson.name.replace(' ', '-')}.safetensors" if folder is not None else None
+        trained = student if lesson.tags else student.masked_head
+        assert trained is not None
+        self.optimiser = Optimiser(trained, lr=lesson.lr)
+        self.targets = lesson.targets.to(student.device)
+        self.per_epoch = math.ceil(len(student.encode(lesson.sentences)) / lesson.batch)
+        self.total = plan.values.get(f"steps: {lesson.name}", self.per_epoch * lesson.epochs)
+        self.progress = Progress()
+
+    def run(self, report: Report = silent) -> None:
+        """Train to the end. Ctrl-C finishes the step, writes a checkpoint and raises ``KeyboardInterrupt``."""
+        torch.manual_seed(self.lesson.seed)
+        if self.checkpoint is not None and self.checkpoint.is_file():
+            _, self.progress = load_checkpoint(self.checkpoint, self.optimiser, self._fingerprint)
+        progress, saved = self.progress, time.monotonic()
+        started, before = saved, progress.step
+        epoch, corpus, batches = -1, None, list[Tensor]()
+        with deferred_interrupt(self.checkpoint is not None) as interrupt:
+            while progress.step < self.total:
+                if progress.step // self.per_epoch != epoch or corpus is None:
+                    epoch = progress.step // self.per_epoch
+                    corpus = self._encode(epoch)
+                    batches = self._order(corpus, epoch)
+                rows = batches[progress.step % self.per_epoch % len(batches)]
+                loss = self._step(corpus, rows)
+                progress.step += 1
+                if progress.step - before == TRIED and self.seconds < math.inf:
+                    self._fit(time.monotonic() - started, before)
+                if progress.step % RELEASE_EVERY == 0:
+                    release_memory()
+                report(Status(self.lesson.name, progress.step, self.total, {"loss": loss}))
+                if interrupt.is_set() or time.monotonic() - saved > CHECKPOINT_EVERY:
+                    self._save()
+                    saved = time.monotonic()
+                if interrupt.is_set():
+                    raise KeyboardInterrupt
+        self.student.eval()
+
+    def _fit(self, seconds: float, before: int) -> None:
+        """Fit the number of steps to the budget, from the time that the first ones took."""
+        fits = int(self.seconds / (seconds / TRIED))
+        self.total = self.plan.decide(f"steps: {self.lesson.name}", max(before + TRIED, min(self.total, before + fits)))
+
+    def _step(self, corpus: EncodedCorpus, rows: Tensor) -> float:
+        """One update. A batch of long sentences is computed in parts, because it would take gigabytes at once."""
+        self.student.train()
+        self.optimiser.set_lr(self._lr(self.progress.step))
+        self.student.zero_grad()
+        total, at_once = 0.0, max(1, TOKENS // (int(corpus.lengths[rows].max()) + 2))
+        for part in torch.split(rows, at_once):
+            loss = self._loss(corpus.batch(part, int(corpus.lengths[part].max()) + 2)) * (len(part) / len(rows))
+            loss.backward()
+            total += float(loss.detach())
+        self.optimiser.step()
+        if not math.isfinite(total):
+            raise ZgulError(f"The loss is no longer a number in the round {self.lesson.name!r}. Lower --lr.")
+        return total
+
+    def _loss(self, batch: Batch) -> Tensor:
+        lesson, student = self.lesson, self.student
+        masked = student.mask(batch) if lesson.masked else None
+        with mixed_precision(student.device, self.precision):
+            with torch.set_grad_enabled(lesson.tags):
+                hidden = student.model(masked.batch if masked else batch)
+            loss = torch.zeros((), device=student.device)
+            if lesson.tags:
+                loss = soft_loss(student.head(hidden[batch.words]), self.targets[batch.labels[batch.words]])
+            if masked is not None:
+                guessed = student.guess(hidden[masked.places]).float()
+                missed = F.cross_entropy(guessed, masked.truth, reduction="sum")
+                loss = loss + lesson.masked * missed / max(1, len(masked.truth))
+        return loss
+
+    def _encode(self, epoch: int) -> EncodedCorpus:
+        lesson, words = self.lesson, None
+        if lesson.noise.sentences:
+            noise = CharacterNoise(letter_counts(lesson.sentences), lesson.noise)
+            rng = np.random.default_rng([lesson.seed, 3, epoch])
+            words = noise.apply([sentence.words for sentence in lesson.sentences], rng)
+        return self.student.encode(lesson.sentences, words)
+
+    def _order(self, corpus: EncodedCorpus, epoch: int) -> list[Tensor]:
+        """All chunks once, in batches of similar length."""
+        rng, size = np.random.default_rng([self.lesson.seed, 5, epoch]), self.lesson.batch
+        lengths = corpus.lengths.cpu().numpy()
+        order = rng.permutation(len(lengths))
+        pools = [order[start : start + size * POOL] for start in range(0, len(order), size * POOL)]
+        ordered = [pool[np.argsort(lengths[pool], kind="stable")] for pool in pools]
+        batches = [pool[at : at + size] for pool in ordered for at in range(0, len(pool), size)]
+        return [torch.from_numpy(batches[index]).to(self.student.device) for index in rng.permutation(len(batches))]
+
+    def _lr(self, step: int) -> float:
+        warm = max(1.0, WARMUP * self.total)
+        share = min((step + 1) / warm, max(0.0, self.total - step) / max(1.0, self.total - warm))
+        return float(self.lesson.lr * share)
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            save_checkpoint(self.checkpoint, self.optimiser, {}, self.progress, self._fingerprint)
+
+    @property
+    def _fingerprint(self) -> str:
+        """A hash of what must stay the same to continue."""
+        lesson = self.lesson
+        settings = (lesson.name, lesson.epochs, lesson.lr, lesson.batch, lesson.noise, lesson.masked, lesson.seed)
+        digest = hashlib.sha256(repr((*settings, self.precision)).encode())
+        for sentence in lesson.sentences:
+            digest.update(repr((sentence.words, sentence.language)).encode())
+        digest.update(lesson.targets.numpy().tobytes())
+        return digest.hexdigest()

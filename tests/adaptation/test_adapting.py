@@ -1,0 +1,175 @@
+"""Adapting from raw text and from labels: what comes out, what is undone, and how a stopped run goes on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import zgul
+from standin import words
+from zgul.adaptation import adapting, rounds
+from zgul.adaptation.adapting import AdaptConfig, parse_budget
+from zgul.corpora import Sentence, columns
+from zgul.errors import ZgulError
+from zgul.progress import Status
+from zgul.tagging.delta import NOTE, TENSORS, load_delta
+from zgul.tagging.loading import load_named, load_shipped
+
+
+def sentences(count: int, seed: int = 5) -> list[Sentence]:
+    return [Sentence(one.words, one.tags, "fo") for one in words().sentences("s0", count, seed)]
+
+
+def test_labels_make_a_better_tagger(labelled: Path, tmp_path: Path) -> None:
+    config = AdaptConfig(few_epochs=30, few_lr=1e-2, rank=4)
+    result = zgul.adapt("fo", labelled=labelled, dev=sentences(40), output=tmp_path / "out", config=config)
+    assert result.worth_it and [step.name for step in result.steps] == ["labelled sentences"]
+    assert result.dev_before is not None and result.dev_after is not None
+    assert result.dev_after > result.dev_before + 5
+    assert 0 < result.changed <= 100 and result.examples and "Use it" in result.verdict
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [NOTE, TENSORS]
+    tagger = zgul.load("fo", model=tmp_path / "out")
+    assert tagger.tag("sapuri ha sasike").sentences[0].upos
+
+
+def test_text_gives_the_language_an_adapter_of_its_own(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    result = zgul.adapt("Faroese", text=text, output=tmp_path / "out", config=quick)
+    assert result.text["kept"] == 80 and result.text["held_out"] == 4
+    (step,) = result.steps
+    assert {"masked accuracy before", "masked accuracy after", "steady after", "changed"} <= set(step.figures)
+    if step.kept:
+        assert load_named(str(tmp_path / "out")).bank_languages == ["en", "is", "de", "fo"]
+        assert load_delta(tmp_path / "out").like == "is"
+
+
+def test_labelled_sentences_of_the_sources_are_learnt_beside_the_text(
+    text: Path, tmp_path: Path, quick: AdaptConfig
+) -> None:
+    totals: dict[str, int] = {}
+
+    def keep(status: Status) -> None:
+        totals[status.stage] = status.total
+
+    zgul.adapt("fo", text=text, output=tmp_path / "alone", config=quick, report=keep)
+    alone = totals["round 1"]
+    for code in ("en", "is", "de"):
+        columns.write(tmp_path / "data" / "pos" / code / "train.tsv", words().sentences("s1", 40))
+    zgul.adapt("fo", text=text, data=tmp_path / "data", output=tmp_path / "out", config=quick, report=keep)
+    assert alone < totals["round 1"] <= 2 * alone
+    with pytest.raises(ZgulError, match="no such folder"):
+        zgul.adapt("fo", text=text, data=tmp_path / "nothing", output=tmp_path / "other", config=quick)
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_does_not_help_is_undone_and_the_result_tags_like_the_shipped_tagger(
+    labelled: Path, tmp_path: Path
+) -> None:
+    config = AdaptConfig(few_epochs=1, few_lr=1e-12)
+    result = zgul.adapt("fo", labelled=labelled, output=tmp_path / "out", config=config)
+    assert not result.worth_it and "No step helped" in result.verdict and result.changed == 0
+    assert not (tmp_path / "out" / TENSORS).exists()
+    some = sentences(8)
+    pairs = zip(
+        load_named(str(tmp_path / "out")).predict(some), load_shipped("germanic-pos").predict(some), strict=True
+    )
+    assert all(one.tags == other.tags and (one.probabilities == other.probabilities).all() for one, other in pairs)
+
+
+def test_the_shipped_tagger_stays_as_it_is(labelled: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    base = load_shipped("germanic-pos")
+    before = {name: value.clone() for name, value in base.model.named_parameters()}
+    zgul.adapt("fo", labelled=labelled, output=tmp_path / "out", config=quick)
+    assert all(torch.equal(value, before[name]) for name, value in base.model.named_parameters())
+
+
+@pytest.mark.parametrize("kills", [(3,), (9, 2), (1, 20)])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(
+    text: Path,
+    labelled: Path,
+    tmp_path: Path,
+    quick: AdaptConfig,
+    kills: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "CHECKPOINT_EVERY", 0.0)
+    given = {"text": text, "labelled": labelled, "config": quick}
+    zgul.adapt("fo", output=tmp_path / "whole", **given)
+
+    def stop_after(steps: int):  # type: ignore[no-untyped-def]
+        left = [steps]
+
+        def report(status: Status) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise SystemError("killed")  # no handler of ours expects it
+
+        return report
+
+    for steps in kills:
+        with pytest.raises(SystemError, match="killed"):
+            zgul.adapt("fo", output=tmp_path / "cut", report=stop_after(steps), resume=True, **given)
+    result = zgul.adapt("fo", output=tmp_path / "cut", resume=True, **given)
+    assert not (tmp_path / "cut" / adapting.WORK).exists()
+    whole, cut = load_delta(tmp_path / "whole"), load_delta(tmp_path / "cut")
+    assert whole.tensors.keys() == cut.tensors.keys()
+    assert all(torch.equal(value, cut.tensors[name]) for name, value in whole.tensors.items())
+    assert whole.about["steps"] == cut.about["steps"] and result.labelled == 20
+
+
+def test_a_run_only_goes_on_with_the_same_text_and_options(
+    text: Path, labelled: Path, tmp_path: Path, quick: AdaptConfig
+) -> None:
+    def stop(status: Status) -> None:
+        if status.stage == "round 1":
+            raise SystemError("killed")
+
+    out = tmp_path / "out"
+    with pytest.raises(SystemError):
+        zgul.adapt("fo", text=text, output=out, config=quick, report=stop)
+    with pytest.raises(ZgulError, match="unfinished run"):
+        zgul.adapt("fo", text=text, output=out, config=quick)
+    with pytest.raises(ZgulError, match="other options, text"):
+        zgul.adapt("fo", text=text, output=out, config=replace(quick, seed=1), resume=True)
+    zgul.adapt("fo", labelled=labelled, output=out, config=quick, overwrite=True)
+    with pytest.raises(ZgulError, match="finished result"):
+        zgul.adapt("fo", labelled=labelled, output=out, config=quick)
+
+
+def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    totals: dict[str, int] = {}
+
+    def keep(status: Status) -> None:
+        totals[status.stage] = status.total
+
+    config = replace(quick, epochs=2000)
+    zgul.adapt("fo", text=text, output=tmp_path / "out", config=config, budget=4.0, report=keep)
+    assert rounds.TRIED <= totals["round 1"] < 2000
+
+
+def test_budgets_are_times() -> None:
+    assert [parse_budget(text) for text in ("30m", "1h", "90s", "2", 5.0)] == [1800, 3600, 90, 120, 5]
+    for wrong in ("soon", "0m", "-3", ""):
+        with pytest.raises(ZgulError, match="budget"):
+            parse_budget(wrong)
+
+
+def test_mistakes_of_users_are_explained(text: Path, labelled: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ZgulError, match="raw text"):
+        zgul.adapt("fo", output=out)
+    with pytest.raises(ZgulError, match="no such file"):
+        zgul.adapt("fo", text=tmp_path / "missing.txt", output=out)
+    few = tmp_path / "few.txt"
+    few.write_text("ha wa ja\n", "utf-8")
+    with pytest.raises(ZgulError, match="at least 60"):
+        zgul.adapt("fo", text=few, output=tmp_path / "other")
+    with pytest.raises(ZgulError, match="holds other files"):
+        zgul.adapt("fo", labelled=labelled, output=tmp_path)
+    with pytest.raises(ZgulError, match="no tag that the tagger knows"):
+        zgul.adapt("fo", labelled=[Sentence(["a"], ["B-PER"])], output=tmp_path / "third")
+    with pytest.raises(ZgulError, match="at least 6"):
+        zgul.adapt("fo", labelled=sentences(3), output=tmp_path / "fourth")
+    zgul.adapt("fo", labelled=labelled, output=tmp_path / "done", config=quick)
+    with pytest.raises(ZgulError, match="adapted already"):
+        zgul.adapt("fo", labelled=labelled, output=tmp_path / "again", model=tmp_path / "done")

@@ -1,0 +1,44 @@
+"""Raw text: what is dropped and counted, the sample, and what is held out."""
+
+from pathlib import Path
+
+import pytest
+
+from standin import words
+from zgul.adaptation.raw_text import HELD_OUT, read_text
+from zgul.errors import ZgulError
+
+LINES = words().text("s0", 200)
+
+
+def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+    dirty = [LINES[0], LINES[0].upper(), "<p>ha wa ja</p>", "see http://x.y ha wa", "12 34 56 78 ha", "ha wa"]
+    (tmp_path / "a.txt").write_text("\n\n".join([*dirty, *LINES[:80], "ha " * 130, ""]), "utf-8")
+    text = read_text([tmp_path / "a.txt"], "fo", 1000)
+    assert text.dropped["duplicates"] >= 2 and text.dropped["with markup"] == 2
+    assert text.dropped["with few letters"] == 1 and text.dropped["too short"] >= 1 and text.dropped["too long"] == 1
+    assert text.read == len(dirty) + 81 and len(text.train) + len(text.held_out) <= 80
+
+
+def test_lines_of_another_language_are_dropped(tmp_path: Path) -> None:
+    faroese = [f"Hetta er ein lítil roynd við tali {n} og onkrum øðrum um Føroyar." for n in range(90)]
+    english = [f"This is the line of another language with the number {n} in it." for n in range(3)]
+    (tmp_path / "a.txt").write_text("\n\n".join([*faroese, *english]), "utf-8")
+    text = read_text([tmp_path / "a.txt"], "fo", 1000)
+    assert text.dropped["of another language"] == 3
+
+
+def test_the_sample_is_even_and_the_same_for_a_seed(tmp_path: Path) -> None:
+    for part in range(2):
+        (tmp_path / f"{part}.txt").write_text("\n\n".join(LINES[100 * part : 100 * part + 100]), "utf-8")
+    first = read_text([tmp_path], "fo", 80)
+    assert first.train == read_text([tmp_path], "fo", 80).train != read_text([tmp_path], "fo", 80, seed=1).train
+    assert len(first.train) + len(first.held_out) == 80 and len(first.held_out) == 80 // HELD_OUT
+    late = {tuple(line.split()) for line in LINES[100:]}
+    assert 20 < sum(tuple(sentence.words) in late for sentence in first.train) < 60
+
+
+def test_too_little_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(LINES[:10]), "utf-8")
+    with pytest.raises(ZgulError, match=r"can be used .* at least"):
+        read_text([tmp_path / "a.txt"], "fo", 1000)

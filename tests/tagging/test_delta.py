@@ -1,0 +1,123 @@
+"""Deltas: zero changes nothing, what is stored is what is computed, and damaged folders are refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from standin import DEPTH, WIDTH, words
+from zgul.corpora import Sentence
+from zgul.errors import ZgulError
+from zgul.tagger import Tagger, load_tagger, save_tagger
+from zgul.tagging.delta import NOTE, TENSORS, Delta, apply_delta, base_checksum, base_folder, load_delta, save_delta
+from zgul.tagging.loading import load_named, load_shipped
+
+pytestmark = pytest.mark.usefixtures("taggers")
+SENTENCES = [Sentence(one.words, language="fo") for one in words().sentences("s0", 6)]
+
+
+def new_delta(*, scale: float, adapter: bool = True) -> Delta:
+    """A random delta of the stand-in; zero for scale 0."""
+    torch.manual_seed(0)
+    base = load_shipped("germanic-pos")
+    tensors = {"head.weight": torch.randn(base.model.head.weight.shape)}
+    tensors |= {f"task.{name}": torch.randn(value.shape) for name, value in base.model.task.named_parameters()}
+    for layer in range(DEPTH):
+        tensors |= {f"update.{layer}.query.a": torch.randn(3, WIDTH), f"update.{layer}.query.b": torch.randn(WIDTH, 3)}
+        if adapter:
+            tensors[f"adapter.{layer}.up.weight"] = torch.randn(WIDTH, 8)
+    scaled = {name: scale * value for name, value in tensors.items()}
+    checksum = base_checksum(base_folder("germanic-pos"))
+    return Delta("germanic-pos", checksum, "fo", "pos", scaled, "is", {"made": "by a test"})
+
+
+def probabilities(tagger: Tagger) -> list[float]:
+    return [float(p) for one in tagger.predict(SENTENCES, strategy="plain") for p in one.probabilities]
+
+
+def test_a_delta_of_zero_is_the_tagger_itself(tmp_path: Path) -> None:
+    save_delta(tmp_path, new_delta(scale=0))
+    assert not (tmp_path / TENSORS).exists()
+    base, adapted = load_shipped("germanic-pos"), load_named(str(tmp_path))
+    for one, other in zip(base.predict(SENTENCES), adapted.predict(SENTENCES), strict=True):
+        assert one.tags == other.tags and (one.probabilities == other.probabilities).all()
+    assert adapted.em == base.em and not hasattr(adapted, "name")
+
+
+def test_a_loaded_delta_computes_the_sum(tmp_path: Path) -> None:
+    base, delta = load_shipped("germanic-pos"), new_delta(scale=0.1, adapter=False)
+    adapted = apply_delta(base, delta)
+    query = (
+        base.model.encoder.layers[0].query.weight
+        + delta.tensors["update.0.query.b"] @ delta.tensors["update.0.query.a"]
+    )
+    torch.testing.assert_close(adapted.model.encoder.merged().layers[0].query.weight, query)
+    torch.testing.assert_close(adapted.model.head.weight, base.model.head.weight + delta.tensors["head.weight"])
+    assert probabilities(adapted) != probabilities(base) and adapted.em["fo"].steps == 0
+
+
+def test_an_adapted_tagger_can_be_saved_whole(tmp_path: Path) -> None:
+    save_delta(tmp_path / "delta", new_delta(scale=0.1))
+    adapted = load_named(str(tmp_path / "delta"))
+    assert adapted.bank_languages == ["en", "is", "de", "fo"]
+    save_tagger(adapted, tmp_path / "whole", encoder=True)
+    assert probabilities(load_tagger(tmp_path / "whole")) == pytest.approx(probabilities(adapted), abs=1e-6)
+    assert (tmp_path / "delta" / TENSORS).stat().st_size < (tmp_path / "whole" / "model.safetensors").stat().st_size
+
+
+def test_the_rounding_of_the_file_is_small(tmp_path: Path) -> None:
+    delta = new_delta(scale=0.1)
+    save_delta(tmp_path, delta)
+    exact, rounded = apply_delta(load_shipped("germanic-pos"), delta), load_named(str(tmp_path))
+    assert probabilities(rounded) == pytest.approx(probabilities(exact), abs=0.05)
+    assert load_delta(tmp_path).about == {"made": "by a test"}
+
+
+def broken_note(folder: Path, **changes: object) -> None:
+    note = json.loads((folder / NOTE).read_text("utf-8"))
+    (folder / NOTE).write_text(json.dumps(note | changes), "utf-8")
+
+
+DAMAGE = {
+    "no tensors": lambda folder: (folder / TENSORS).unlink(),
+    "tensors cut short": lambda folder: (folder / TENSORS).write_bytes((folder / TENSORS).read_bytes()[:-50]),
+    "note cut short": lambda folder: (folder / NOTE).write_text((folder / NOTE).read_text("utf-8")[:40], "utf-8"),
+    "format": lambda folder: broken_note(folder, format=9),
+    "base is a number": lambda folder: broken_note(folder, base=3),
+    "base unknown": lambda folder: broken_note(folder, base="klingon-pos"),
+    "other base": lambda folder: broken_note(folder, base="slavic-pos"),
+    "checksum": lambda folder: broken_note(folder, checksum="0" * 64),
+    "like unknown": lambda folder: broken_note(folder, like="xx"),
+    "language in the bank": lambda folder: broken_note(folder, language="is"),
+    "names": lambda folder: broken_note(folder, tensors=["head.weight"]),
+    "about": lambda folder: broken_note(folder, about=[]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_folders_are_refused(tmp_path: Path, damage: str) -> None:
+    save_delta(tmp_path, new_delta(scale=0.1))
+    DAMAGE[damage](tmp_path)
+    with pytest.raises(ZgulError):
+        load_named(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"head.weight": torch.ones(3, 3)},
+        {"nothing.weight": torch.ones(3)},
+        {"update.0.query.a": torch.ones(2, 5), "update.0.query.b": torch.ones(WIDTH, 2)},
+        {"update.0.nothing.a": torch.ones(2, WIDTH)},
+        {"update.0.query.b": torch.ones(WIDTH, 2)},
+        {"update.9.query.a": torch.ones(2, WIDTH)},
+        {"adapter.0.up.weight": torch.ones(1, 1)},
+        {"adapter.7.up.weight": torch.ones(WIDTH, 8)},
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(tmp_path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    save_delta(tmp_path, replace(new_delta(scale=0.1), tensors=tensors))
+    with pytest.raises(ZgulError, match="does not fit"):
+        load_named(str(tmp_path))
