@@ -1,0 +1,8 @@
+"""Other taggers, trained here on the sentences of the shipped ones and scored on the same files: ``make peers``."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STORED = ROOT / "docs" / "results" / "peers"
+RUNS = ROOT / "runs" / "peers"
+EMBEDDED = ROOT / "docs" / "results" / "embedded"
