@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=data, help="folder with pos/, ner/ and text/")
     parser.add_argument("--output", type=Path, default=output, help="folder for the results")
     parser.add_argument("--commit", help="commit that is measured, if git cannot tell")
-    parser.add_argument("--full", action="store_true", help="whole files and 100,000 sentences, however long it takes")
+    parser.add_argument("--full", action="store_true", help="whole files and a million words, however long it takes")
     parser.add_argument("--report", type=Path, metavar="DIR", help="only write docs/performance.md from DIR/*.json")
     given = parser.parse_args(arguments)
     if given.report:

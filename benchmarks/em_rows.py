@@ -9,18 +9,19 @@ from statistics import mean
 
 import torch
 
-from benchmarks.harness import Result, Unequal, assert_same_tags, interleave, seconds_of
+from benchmarks.harness import NotMeasured, Result, Unequal, assert_same_tags, interleave, seconds_of
 from benchmarks.reference import Release, tag_by_release
 from benchmarks.setup import Context, encode, encode_packed
 from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.fast.adaptive import AdaptiveEM
+from zgul.fast.int8 import fast_in_int8
 from zgul.languages import GROUPS
 from zgul.tagger import Tagger
 
 EM = EMConfig(steps=10, lr=10.0)
-BF16_TAGS, BF16_F1 = 0.99, 0.2  # the share of tags that bfloat16 must keep, and the F1 that it may lose
+SAME_TAGS, ROUGH_F1 = {"bf16": 0.99, "int8": 0.98}, 0.2  # the tags that a precision keeps, and the F1 it may lose
 ADAPTIVE_F1 = 0.2  # the F1 that adaptive EM may lose
 
 
@@ -63,38 +64,44 @@ def _tag(tagger: Tagger, sentences: Sequence[Sentence], em: EMConfig, skip_below
     return [prediction.tags for prediction in predictions]
 
 
-def assert_close_tags(sentences: Sequence[Sentence], ours: list[list[str]], exact: list[list[str]]) -> str:
-    """Raise `Unequal` if bfloat16 changes more than one tag in a hundred, or loses more than 0.2 F1."""
+def assert_close_tags(
+    sentences: Sequence[Sentence], ours: list[list[str]], exact: list[list[str]], name: str = "bf16"
+) -> str:
+    """Raise `Unequal` if a rougher precision changes too many tags, or loses more than 0.2 F1."""
     gold = [sentence.tags or [] for sentence in sentences]
     f1 = [scores(gold, tags).f1 for tags in (ours, exact)]
     pairs = [a == b for one, other in zip(ours, exact, strict=True) for a, b in zip(one, other, strict=True)]
     same = sum(pairs) / len(pairs)
-    shown = f"in bf16 {same:.2%} of the tags are the same, F1 {f1[0]:.2f} against {f1[1]:.2f}"
-    if same < BF16_TAGS or f1[0] < f1[1] - BF16_F1:
+    shown = f"in {name} {same:.2%} of the tags are the same, F1 {f1[0]:.2f} against {f1[1]:.2f}"
+    if same < SAME_TAGS[name] or f1[0] < f1[1] - ROUGH_F1:
         raise Unequal(shown)
     return shown
 
 
-def tag_bf16(context: Context) -> Result:
-    """Tagging in bfloat16 against float32: what `zgul tag --precision bfloat16` is worth."""
-    result = Result(
-        "tag-bf16", "tagging without EM in bf16, Faroese test file, embedded encoder", "the same in fp32", "faster"
-    )
+def tag_rough(context: Context, name: str = "bf16", least: float = 1.0) -> Result:
+    """Tagging in fewer bits against float32: what `zgul tag --precision bfloat16` and `int8` are worth."""
+    what, goal = f"tagging without EM in {name}, Faroese test file, embedded encoder", f"≥ {least:g}×"
+    result = Result(f"tag-{name}", what, "the same in fp32", goal if least > 1 else "faster")
+    if name == "int8" and (context.on_gpu or not fast_in_int8()):
+        raise NotMeasured("it needs a CPU that is fast in int8, onnx and onnxruntime")
     exact = context.tagger("germanic-pos")
-    half = replace(exact, precision="bfloat16")
-    sentences = context.sentences("pos", "fo", limit=context.sizes.em_sentences)
+    rough = replace(exact, precision={"bf16": "bfloat16"}.get(name, name))
+    # int8 reads sentences of one length together, and finds as many as in a window of `zgul tag`
+    limit = context.sizes.em_sentences * (4 if name == "int8" else 1)
+    sentences = context.sentences("pos", "fo", limit=limit)
 
     def tag(tagger: Tagger) -> list[list[str]]:
         return [prediction.tags for prediction in tagger.predict(sentences, strategy="plain")]
 
-    result.compared = assert_close_tags(sentences, tag(half), tag(exact))
-    result.times = interleave({"fp32": lambda: tag(exact), "bf16": lambda: tag(half)}, context.sizes.rounds, warm=0)
-    result.judge(result.ratios("fp32", "bf16"), lambda value: value > 1)
+    result.compared = assert_close_tags(sentences, tag(rough), tag(exact), name)
+    result.times = interleave({"fp32": lambda: tag(exact), name: lambda: tag(rough)}, context.sizes.rounds, warm=0)
+    result.judge(result.ratios("fp32", name), lambda value: value > 1 and value >= least)
+    result.details["words_per_second"] = sum(map(len, sentences)) / result.median(name)
     return result
 
 
 @dataclass
-class Job:
+class CorpusJob:
     """A test file and how it is tagged."""
 
     language: str
@@ -119,7 +126,7 @@ class Job:
         return scores([sentence.tags or [] for sentence in self.sentences], self.tag(adaptive=adaptive)).f1
 
 
-def adaptive_jobs(context: Context, steps: int, limit: int) -> list[Job]:
+def adaptive_jobs(context: Context, steps: int, limit: int) -> list[CorpusJob]:
     """The paper's test files. With ``steps``, all languages take this many, otherwise the steps they were tuned to."""
     jobs = []
     for group in GROUPS.values():
@@ -127,7 +134,7 @@ def adaptive_jobs(context: Context, steps: int, limit: int) -> list[Job]:
         for language in group.targets:
             em = tagger.em_for(language, "em") or EMConfig()
             em = replace(em, steps=steps, lr=max(em.lr, 1.0)) if steps else em
-            jobs.append(Job(language, tagger, context.sentences(group.task, language, limit=limit), em))
+            jobs.append(CorpusJob(language, tagger, context.sentences(group.task, language, limit=limit), em))
     return jobs
 
 

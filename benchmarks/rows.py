@@ -7,11 +7,11 @@ from functools import partial
 
 import torch
 
-from benchmarks.em_rows import adaptive, em, tag_bf16
+from benchmarks.em_rows import adaptive, em, tag_rough
 from benchmarks.forward_rows import count, forward
 from benchmarks.harness import NotMeasured, Result, Unequal, say
 from benchmarks.machine import multiplies_bf16
-from benchmarks.process_rows import start, stream
+from benchmarks.process_rows import jobs, start, stream
 from benchmarks.setup import Context
 from benchmarks.training_rows import mlm, training
 from benchmarks.tricks import tricks
@@ -20,13 +20,15 @@ Row = Callable[[Context], Result | list[Result]]
 ROWS: dict[str, Row] = {
     "em": em,
     "em-bf16": partial(em, precision="bfloat16"),
-    "tag-bf16": tag_bf16,
+    "tag-bf16": tag_rough,
+    "tag-int8": partial(tag_rough, name="int8", least=3.0),
     "forward": forward,
     "count": count,
     "adaptive": adaptive,
     "adaptive-t10": partial(adaptive, steps=10),
     "training": training,
     "start": start,
+    "jobs": jobs,
     "stream": stream,
     "mlm": mlm,
     "tricks": tricks,

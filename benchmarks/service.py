@@ -5,6 +5,8 @@ python -m benchmarks.service --data DIR --output runs/bench/service.json
 
 ``zgul tag`` is measured before and after the clients, because other work may slow the machine down meanwhile. Its rate
 is that from the first window of output on, without the start of the process. Tags are compared first.
+
+Words per second of CPU time are given as well. They say what the service costs also where other work takes the cores.
 """
 
 from __future__ import annotations
@@ -113,21 +115,30 @@ def put_under_load(service: Service, texts: list[str], clients: int, seconds: fl
     return load, time.perf_counter() - started
 
 
-def rate_of_zgul_tag(texts: list[str]) -> tuple[float, dict[tuple[str, ...], list[str]]]:
-    """Words a second of ``zgul tag`` from its first output on, and the tags of each sentence."""
+def cpu_seconds(process: subprocess.Popen[Any]) -> float:
+    """CPU time that a process took so far, also one that has ended and was not waited for."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rate_of_zgul_tag(texts: list[str]) -> tuple[float, float, dict[tuple[str, ...], list[str]]]:
+    """Words a second of ``zgul tag`` from its first output on, those of CPU time, and the tags of each sentence."""
     command = [sys.executable, "-m", "zgul.cli", "tag", "--lang", LANGUAGE, "--task", TASK, "--input", "text"]
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:
         file.write("\n\n".join(texts).encode())
         file.flush()
         process = subprocess.Popen([*command, "--format", "json", file.name], cwd=ROOT, stdout=subprocess.PIPE)
         assert process.stdout
-        lines = [(time.perf_counter(), line) for line in process.stdout]
+        lines = [(time.perf_counter(), process.stdout.readline())]
+        used = -cpu_seconds(process)
+        lines += [(time.perf_counter(), line) for line in process.stdout]
+        used += cpu_seconds(process)
         if process.wait():
             raise NotMeasured("zgul tag failed")
     sentences = [(at, json.loads(line)) for at, line in lines]
     first, last = sentences[0][0], sentences[-1][0]
     later = sum(len(one["words"]) for at, one in sentences if at > first + AT_ONCE)
-    return later / (last - first), {tuple(one["words"]): one["upos"] for _, one in sentences}
+    return later / (last - first), later / used, {tuple(one["words"]): one["upos"] for _, one in sentences}
 
 
 def read_texts(data: Path, words: int) -> list[str]:
@@ -144,7 +155,7 @@ def read_texts(data: Path, words: int) -> list[str]:
 
 def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, Any]:
     texts = read_texts(data, words)
-    before, expected = rate_of_zgul_tag(texts)  # alone: the service loads its taggers when it starts
+    before, cpu_before, expected = rate_of_zgul_tag(texts)  # alone: the service loads its taggers when it starts
     service = Service()
     try:
         say("comparing tags")
@@ -156,10 +167,12 @@ def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, A
         if other or len(common) < 0.98 * len(expected):
             raise Unequal(f"{other} of {len(common)} sentences have other tags, {len(expected)} were tagged")
         say(f"{clients} clients for {seconds:g} seconds")
+        used = -cpu_seconds(service.process)
         load, took = put_under_load(service, texts, clients, seconds)
+        used += cpu_seconds(service.process)
     finally:
         code = service.stop()
-    after, _ = rate_of_zgul_tag(texts)
+    after, cpu_after, _ = rate_of_zgul_tag(texts)
     reached, alone = load.words / took, statistics.mean([before, after])
     return {
         **describe_machine(torch.device("cpu")),
@@ -174,6 +187,9 @@ def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, A
         "words_a_second": reached,
         "words_a_second_of_zgul_tag": [before, after],
         "share": reached / alone,
+        "words_a_cpu_second": load.words / used,
+        "words_a_cpu_second_of_zgul_tag": [cpu_before, cpu_after],
+        "cpu_share": load.words / used / statistics.mean([cpu_before, cpu_after]),
         "met": not load.errors and reached >= TARGET * alone,
         "load_average": os.getloadavg(),
     }

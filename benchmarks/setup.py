@@ -121,7 +121,7 @@ def encode_packed(encoder: Encoder, batch: Batch) -> torch.Tensor:
     hidden, attend = packing.pack(encoder.embed(batch.input_ids)), packing.attention()
     for index in range(encoder.depth):
         x, f = encoder.layer(index, hidden, attend)
-        hidden = encoder.layer_norm(index, f + x)
+        hidden = encoder.output(index, f + x)
     return hidden
 
 

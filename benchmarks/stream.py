@@ -25,7 +25,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.languages import find
 from zgul.tagging import text_tagger
 
-SENTENCES, EVERY = 100_000, 100  # to tag, and between reports
+WORDS, EVERY = 1_000_000, 100  # words to tag, and sentences between reports
 
 
 def memory() -> int:
@@ -37,20 +37,20 @@ def memory() -> int:
 def main(
     data: str, encoder: str, device: str, threads: int, seconds: float | None = None, keep_memory: bool = False
 ) -> None:
-    """Tag for this many seconds, or all sentences. ``keep_memory`` switches `release_memory` off."""
+    """Tag for this many seconds, or all words. ``keep_memory`` switches `release_memory` off."""
     torch.set_num_threads(threads)
     tagger = load_shipped("germanic-pos", encoder, device)
     plain = text_tagger.Inference("plain", None)
     streaming = text_tagger.TextTagger(find("fo"), {"pos": tagger}, {}, {"pos": plain})
     text = [s for line in DataFolder(data).text_lines("fo") for s in plain_text.split(line, "raw") if s.words]
-    read, started = 0, time.perf_counter()
+    read, words_read, started = 0, 0, time.perf_counter()
 
     def source() -> Iterator[Sentence]:
-        nonlocal read
-        for sentence in itertools.islice(itertools.cycle(text), SENTENCES):
-            if seconds is not None and time.perf_counter() - started > seconds:
+        nonlocal read, words_read
+        for sentence in itertools.cycle(text):
+            if words_read >= WORDS or (seconds is not None and time.perf_counter() - started > seconds):
                 return
-            read += 1
+            read, words_read = read + 1, words_read + len(sentence)
             yield sentence
 
     tagged, words = 0, 0

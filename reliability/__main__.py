@@ -4,6 +4,7 @@ python -m reliability fuzz                        # 100,000 cases of each target
 python -m reliability fuzz folders --seed 7
 python -m reliability fuzz --case readers:0:4711  # one case again
 python -m reliability chaos                       # kill -9 at 30 moments of each kind of work; --kills, --seconds
+python -m reliability cluster                     # the same on a Ray cluster: workers, nodes, the command; --rounds
 python -m reliability agree                       # the same tags however they are computed; on a GPU, if there is one
 python -m reliability dist                        # wheel and sdist twice, bit for bit; the wheel tags offline
 python -m reliability report                      # write docs/reliability.md from stored results
@@ -16,7 +17,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from reliability import ROOT, agreement, chaos, distribution, fuzz, page
+from reliability import ROOT, agreement, chaos, distribution, fuzz, page, torn_cluster
 from reliability.targets import TARGETS
 from zgul.cli.printing import ProgressBars
 
@@ -41,6 +42,9 @@ def main(arguments: list[str] | None = None) -> None:
         command.add_argument("--seed", type=int, default=0, help="of all that is drawn [0]")
         command.add_argument("--seconds", type=float, default=0, help="at most this long for each [no limit]")
     one.add_argument("--workers", type=int, default=2, help="processes side by side [2]")
+    three = commands.add_parser("cluster", help="kill workers, nodes and the command of a Ray cluster")
+    three.add_argument("--rounds", type=int, default=4, help="texts to tag, with three kills each [4]")
+    three.add_argument("--seed", type=int, default=0, help="of all that is drawn [0]")
     commands.add_parser("agree", help="compare tags that were computed in different ways")
     commands.add_parser("dist", help="build twice, compare, install and tag offline")
     commands.add_parser("report", help="write docs/reliability.md")
@@ -49,7 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if unknown := [name for name in getattr(given, "names", ()) if name not in {**TARGETS, **chaos.WORKS}]:
         parser.error(f"there is no {unknown[0]}")
-    sys.exit({"fuzz": _fuzz, "chaos": _chaos, "agree": _agree, "dist": _dist, "report": _report}[given.command](given))
+    does = {"fuzz": _fuzz, "chaos": _chaos, "cluster": _cluster, "agree": _agree, "dist": _dist, "report": _report}
+    sys.exit(does[given.command](given))
 
 
 def _fuzz(given: argparse.Namespace) -> int:
@@ -91,6 +96,14 @@ def _chaos(given: argparse.Namespace) -> int:
         failed += len(result.different)
         page.store(given.output, f"chaos-{name}", asdict(result))
     return 1 if failed else 0
+
+
+def _cluster(given: argparse.Namespace) -> int:
+    with ProgressBars() as bars:
+        result = torn_cluster.torment_cluster(given.rounds, given.seed, bars)
+    print(", ".join(f"{name}: {value}" for name, value in result.items()))
+    page.store(given.output, "cluster", result)
+    return 1 if result["lost or doubled"] or result["outputs that differ"] else 0
 
 
 def _agree(given: argparse.Namespace) -> int:

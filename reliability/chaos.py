@@ -29,7 +29,9 @@ import small_experiment
 import standin
 import tiny_group
 from zgul import encoders
+from zgul.adaptation import rounds
 from zgul.cli import main as zgul_main
+from zgul.corpora import Sentence, columns
 from zgul.encoders.embedded import converted_folder
 from zgul.paper.experiments import Experiment, run_paper
 from zgul.paper.store import DONE, Store
@@ -288,6 +290,26 @@ def _train_adapter(inputs: Path, output: Path) -> None:
     )
 
 
+def _prepare_adapting(inputs: Path) -> None:
+    standin.stand_in_taggers(inputs, ("germanic-pos",))
+    (inputs / "book.txt").write_text(standin.text(300), encoding="utf-8")
+    columns.write(inputs / "few.tsv", [Sentence(one.words, one.tags) for one in standin.words().sentences("s0", 30)])
+
+
+def _adapt(inputs: Path, output: Path) -> None:
+    rounds.CHECKPOINT_EVERY = 0.1  # the work takes seconds
+    files = ("--text", inputs / "book.txt", "--labelled", inputs / "few.tsv", "--output", output / "adapted")
+    _zgul("adapt", "--lang", "fo", *files, "--few-lr", 0.005, "--resume")
+
+
+def _adapted_files(output: Path) -> Files:
+    """All files; of delta.json everything but how long it took."""
+    files = _without_temporary(_digests(output))
+    note = json.loads((output / "adapted" / "delta.json").read_text(encoding="utf-8"))
+    del note["about"]["seconds"]
+    return files | {"adapted/delta.json": _json_digest(note)}
+
+
 def _experiment(inputs: Path, output: Path) -> None:
     """Some runs are finished before the others begin: a kill in the second half must not touch them."""
     settings = small_experiment.inputs_in(inputs), small_experiment.SMALL, output
@@ -318,6 +340,7 @@ WORKS = {
     "tagging": Work(_prepare_tagging, _tag, _digests),
     "training": Work(lambda inputs: void(tiny_group.write_group(inputs)), _train, _tagger_files),
     "adapter": Work(_prepare_adapter, _train_adapter, lambda output: _without_temporary(_digests(output))),
+    "adapting": Work(_prepare_adapting, _adapt, _adapted_files),
     "experiment": Work(lambda inputs: void(small_experiment.write_experiment(inputs)), _experiment, _store_files),
     "cache-1": _cache(1),
     "cache-2": _cache(2),

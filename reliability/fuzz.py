@@ -67,7 +67,7 @@ class Guard:
     def _notice(self, event: str, arguments: Any) -> None:
         if not self.folders:
             return
-        if event in _FORBIDDEN:
+        if event in _FORBIDDEN and arguments != (None,):  # dlopen of None is this process itself: release_memory
             self.seen.append(f"{event}{arguments!r:.200}")
         elif event == "open" and isinstance(arguments[0], str) and arguments[2] & _WRITING:
             inside = os.path.realpath(arguments[0]).startswith(self.folders)

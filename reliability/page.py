@@ -18,6 +18,7 @@ TARGETS = {  # what a target of the fuzzer covers
     "segmenter": "running text; 12 code points of Unicode in each case, in turn, among others that are drawn",
     "configurations": "YAML, JSON, option groups, `--set`, command lines",
     "folders": "taggers, encoders and AdapterHub's adapters: JSON, safetensors, pickles, tokenizers",
+    "requests": "methods, paths, headers, JSON and forms that are sent to the service, with small taggers",
 }
 WORKS = {
     "tagging": "`zgul tag --resume`",
@@ -41,6 +42,7 @@ def write(folder: Path, page: Path) -> Path:
     """Write the page from the stored results. What was not run is said to be missing."""
     frame = (Path(__file__).with_name("page.md")).read_text(encoding="utf-8")
     parts = {"FUZZ": _fuzz(folder), "CHAOS": _chaos(folder), "AGREE": _agree(folder), "DIST": _dist(folder)}
+    parts["CLUSTER"] = _cluster(folder)
     for name, text in parts.items():
         frame = frame.replace(f"{{{name}}}", text)
     with atomic_write(page) as file:
@@ -90,6 +92,18 @@ def _chaos(folder: Path) -> str:
         "seed",
     ]
     return _table([*heads, "commit"], rows) + "".join(f"{note}\n" for note in notes)
+
+
+def _cluster(folder: Path) -> str:
+    found = _read(folder / "cluster.json")
+    if found is None:
+        return "Not run.\n"
+    killed = [f"{found[name]}" for name in ("workers", "nodes", "commands")]
+    counts = [f"{found['rounds']}", *killed, f"{found['sentences']:,}"]
+    counts += [f"{found['lost or doubled']}", f"{found['outputs that differ']}", f"{found['seconds']:,.0f} s"]
+    heads = ["texts", "workers killed", "nodes killed", "commands killed", "sentences", "lost or doubled"]
+    about = [f"{found['seed']}", f"{found['commit']}, {found['date']}"]
+    return _table([*heads, "outputs that differ", "time", "seed", "commit"], [[*counts, *about]])
 
 
 def _agree(folder: Path) -> str:
