@@ -4,6 +4,7 @@
 
 A plan is a list of runs: {"name", "config" (a TrainingConfig), "adapters" (file), "test": [[language, split], ...],
 "shifts": forms of the test files (strange_text.py), "strategies": [...], "em": true, "save": true, "save_bits": [9]}.
+A run whose config has "start" trains a shipped tagger further; with "untrained" it only scores that tagger.
 Each run appends one line to OUTPUT/results.jsonl when it is done, so a stopped job keeps what it finished. Taggers are
 saved merged: with the first of save_bits (9 by default), which ships, in OUTPUT/taggers, with 16 in
 OUTPUT/taggers-16bit and so on. "f1" is that of full precision, "f1_9bit" that of the file read back.
@@ -27,7 +28,7 @@ from unittest import mock
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from strange_text import FORMS
+from strange_text import ALL_FORMS
 
 from zgul import encoders
 from zgul.adapters.language_adapter import select_adapters
@@ -39,7 +40,7 @@ from zgul.languages import GROUPS
 from zgul.tagger import Tagger, load_tagger, save_tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import load_labelled
-from zgul.training.run import choose_em, find_dev_sets, new_tagger
+from zgul.training.run import choose_em, find_dev_sets, load_start, new_tagger
 from zgul.training.trainer import Trainer
 
 SHIPPED_BITS = 9  # per number; what this costs is measured in every run that saves
@@ -64,14 +65,18 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
     """Train and score one tagger."""
     config = resolve(spec["config"], places)
     started = time.monotonic()
-    data = load_labelled(config)
-    bank = load_adapters(places.adapters / spec["adapters"]) if spec.get("adapters") else []
-    adapters = select_adapters(bank, config.kept_sources) if bank else []
-    tagger = new_tagger(config, data.labels, adapters=adapters)
-    tagger.model.start_head_at(data.label_shares().to(tagger.device))
+    if config.start:
+        tagger = load_start(config)
+        data = load_labelled(config, labels=tagger.labels)
+    else:
+        data = load_labelled(config)
+        bank = load_adapters(places.adapters / spec["adapters"]) if spec.get("adapters") else []
+        adapters = select_adapters(bank, config.kept_sources) if bank else []
+        tagger = new_tagger(config, data.labels, adapters=adapters)
+        tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config)
     loaded = time.monotonic()
-    history = trainer.run()
+    history = [] if spec.get("untrained") else trainer.run()
     trained = time.monotonic()
     settings = config.to_dict() | {"data": "", "encoder": "", "device": ""}
     result: dict[str, Any] = {
@@ -121,7 +126,7 @@ def score(tagger: Tagger, spec: dict[str, Any], data: Path) -> dict[str, float]:
         sentences = DataFolder(data).sentences(tagger.task, language, split)
         gold = [sentence.tags or [] for sentence in sentences]
         for form in spec.get("shifts", [""]):
-            changed = FORMS[form](sentences)
+            changed = ALL_FORMS[form](sentences)
             for strategy in spec.get("strategies", ["plain"]):
                 if strategy not in tagger.method.strategies:
                     continue

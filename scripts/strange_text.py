@@ -1,7 +1,7 @@
 """Imitate a related language that the encoder has never read, by changing sentences of a source.
 
 ``noised`` edits about every second word. ``shifted`` replaces a fifth of the letters, each always by the same letter.
-Neither needs target data.
+``romanised`` writes other scripts in Latin letters. None needs target data.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from zgul.corpora.sentence import Sentence
 from zgul.training.config import NoiseConfig
 from zgul.training.noise import CharacterNoise, letter_counts
+from zgul.training.noise import romanised as in_latin
 
 
 def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
@@ -37,4 +38,10 @@ def noised(sentences: Sequence[Sentence], seed: int = 1) -> list[Sentence]:
     return [replace(sentence, words=list(own)) for sentence, own in zip(sentences, words, strict=True)]
 
 
+def romanised(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The same sentences in Latin letters."""
+    return [replace(sentence, words=list(in_latin(sentence.words))) for sentence in sentences]
+
+
 FORMS: dict[str, Callable[[Sequence[Sentence]], list[Sentence]]] = {"": list, "noised": noised, "shifted": shifted}
+ALL_FORMS = FORMS | {"romanised": romanised}

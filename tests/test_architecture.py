@@ -50,6 +50,7 @@ LATE = {
     "huggingface_hub",
     "fsspec",
     "ray",
+    "anyascii",
     "zgul.serve",
 }
 # Lines of the core, and what features may add to them that came after it.

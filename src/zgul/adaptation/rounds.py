@@ -162,7 +162,7 @@ class Round:
 
     def _encode(self, epoch: int) -> EncodedCorpus:
         lesson, words = self.lesson, None
-        if lesson.noise.sentences:
+        if lesson.noise:
             noise = CharacterNoise(letter_counts(lesson.sentences), lesson.noise)
             rng = np.random.default_rng([lesson.seed, 3, epoch])
             words = noise.apply([sentence.words for sentence in lesson.sentences], rng)

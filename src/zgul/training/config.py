@@ -8,6 +8,7 @@ from zgul.tagger.decoding import DECODINGS
 
 WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", "EM settings"
 ADAPTERS = "Language adapters: shipped, new (untrained), files or folders separated by commas, or {lang}/wiki@ukp."
+START = "A shipped or saved tagger to train further. Its method, bank and labels are kept."
 TARGETS = "Unseen languages to choose EM settings for, separated by commas [default: the group's]."
 SELECT = ("best", "last")
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -26,6 +27,17 @@ class NoiseConfig(Options):
     sentences: float = option(0.0, "Share of the sentences that get spelling noise.", least=0, most=1, panel=NOISE)
     words: float = option(0.3, "Share of the words of a noised sentence that are edited.", least=0, most=1, panel=NOISE)
     edits: int = option(1, "Largest number of edits in such a word.", least=1, panel=NOISE)
+    ciphers: float = option(
+        0.0, "Share of the sentences in which some letters are always replaced by others.", least=0, most=1, panel=NOISE
+    )
+
+    romanised: float = option(
+        0.0, "Share of the sentences in other scripts that are written in Latin letters.", least=0, most=1, panel=NOISE
+    )
+
+    def __bool__(self) -> bool:
+        """Whether there is any noise."""
+        return bool(self.sentences or self.ciphers or self.romanised)
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class TrainingConfig(Options):
     data: str = option("", "Data folder with TASK/LANG/train.tsv and dev.tsv.", panel=WHAT, metavar="DIR")
     encoder: str = option("embedded", "Encoder: embedded, a folder or a name on the Hugging Face hub.", panel=WHAT)
     adapters: str = option("shipped", ADAPTERS, panel=WHAT)
+    start: str = option("", START, panel=WHAT, metavar="NAME|FOLDER")
     extra_adapters: tuple[str, ...] = option((), "Further languages for the bank, such as the target.", panel=WHAT)
     epochs: int = option(0, "Epochs [default: 5 for POS, 10 for NER].", least=0, panel=HOW)
     lr: float = option(1e-4, "Learning rate.", least=0, panel=HOW)

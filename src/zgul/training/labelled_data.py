@@ -44,7 +44,7 @@ class LabelledData:
     def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
         """Encode the training sentences of one epoch, with this epoch's own noise."""
         words = None
-        if self.noise.sentences:
+        if self.noise:
             noise = CharacterNoise(letter_counts(self.train), self.noise)
             words = noise.apply([sentence.words for sentence in self.train], np.random.default_rng([seed, epoch]))
         return self.encode(self.train, pieces, table, words)
@@ -56,8 +56,13 @@ class LabelledData:
         return times / times.sum()
 
 
-def load_labelled(config: TrainingConfig, read: Reader | None = None) -> LabelledData:
-    """Read the corpora of a configuration, from its data folder or with ``read(task, language, split)``."""
+def load_labelled(
+    config: TrainingConfig, read: Reader | None = None, labels: Sequence[str] | None = None
+) -> LabelledData:
+    """Read the corpora of a configuration, from its data folder or with ``read(task, language, split)``.
+
+    ``labels`` are those of a tagger that is trained further. By default they come from the data.
+    """
     train, dev = list[Sentence](), list[Sentence]()
     for language in training_languages(config):
         for part, name in ((train, "train"), (dev, "dev")):
@@ -65,7 +70,7 @@ def load_labelled(config: TrainingConfig, read: Reader | None = None) -> Labelle
             sentences = (read or partial(read_split, config))(config.task, language, split)
             limit = config.limit if name == "train" or read is None else 0  # a reader limits dev sets itself
             part += sample(sentences, limit, config.seed) if limit else sentences
-    return labelled_data(train, dev, config)
+    return labelled_data(train, dev, config, labels)
 
 
 def read_split(config: TrainingConfig, task: str, language: str, split: str) -> list[Sentence]:
@@ -83,12 +88,17 @@ def training_languages(config: TrainingConfig) -> list[str]:
     return ["en"] if find_method(config.method).english_only else config.kept_sources
 
 
-def labelled_data(train: list[Sentence], dev: list[Sentence], config: TrainingConfig) -> LabelledData:
-    """Determine the labels (O first, then by name) and which corpus annotates which of them."""
+def labelled_data(
+    train: list[Sentence], dev: list[Sentence], config: TrainingConfig, labels: Sequence[str] | None = None
+) -> LabelledData:
+    """Determine the labels (O first, then by name), unless they are given, and which corpus annotates which of them."""
     used = {tag for sentence in train for tag in sentence.tags or ()} - set(config.unannotated)
     if not used:
         raise ZgulError("The training data has no labels.")
-    labels = sorted(used, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag))
+    if labels is not None and (new := used - set(labels)):
+        problem = f"The tagger that is trained further does not know these labels: {', '.join(sorted(new))}"
+        warnings.warn(f"{problem}. Words that have them are left out.", ZgulWarning, stacklevel=2)
+    labels = list(labels or sorted(used, key=lambda tag: (tag != "O", tag.partition("-")[2] or tag, tag)))
     if unknown := {tag for sentence in dev for tag in sentence.tags or ()} - used - set(config.unannotated):
         problem = f"The dev data has labels that the training data lacks: {', '.join(sorted(unknown))}"
         warnings.warn(f"{problem}. They count as mistakes.", ZgulWarning, stacklevel=2)

@@ -1,9 +1,17 @@
-"""Character noise: spelling edits of training words, so that a tagger does not depend on exact spellings.
+"""Spelling noise in training words, so that a tagger does not depend on exact spellings or on a script.
 
-In some of the sentences, some of the words are edited: a letter is inserted, deleted, swapped with its neighbour or
+**Edits.** In some of the sentences, some of the words are edited: a letter is inserted, deleted, swapped with its neighbour or
 replaced. New letters are drawn from the training words, by frequency, in the script of their neighbour. Digits, signs
 and words without letters never change. A letter keeps the combining marks that follow it (a mark is only replaced by a
-mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``. The paper has no such noise.
+mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``.
+
+**Ciphers.** In some of the sentences, a fifth of the letters is replaced, each always by the same letter of its script,
+vowels by vowels. This imitates how the spelling of related languages differs: regularly.
+
+**Romanised.** Some of the sentences in other scripts are written in Latin letters (by the package anyascii), because a
+related language may have another script than its source: Pomak is written in Latin letters, Bulgarian in Cyrillic.
+
+A sentence may get all three, in this order: romanised, in a cipher, edited. The paper has no such noise.
 """
 
 import unicodedata
@@ -21,6 +29,8 @@ from zgul.errors import ZgulError
 from zgul.training.config import NoiseConfig
 
 INSERT, DELETE, SWAP, REPLACE = range(4)
+CIPHERED = 0.2  # share of the different letters of a sentence that a cipher replaces
+VOWELS = frozenset("aeiouyæøœəɛɔαεηιουωаеиоуыэюяєѣѧѫ")  # also with marks above or below
 # a character with the marks that follow it, and the zero-width joiners of Indic and Arabic words
 _UNIT = regex.compile(r"(?s).[\p{M}\u200c\u200d]*")
 
@@ -31,17 +41,24 @@ class CharacterNoise:
     def __init__(self, counts: Mapping[str, int], config: NoiseConfig) -> None:
         """``counts``: how often each letter occurs (see `letter_counts`)."""
         self.config = config
-        scripts: dict[str, list[str]] = defaultdict(list)
+        kinds: dict[str, list[str]] = defaultdict(list)
         for letter in filter(_script, sorted(counts)):
-            scripts[_script(letter)].append(letter)
-        if not scripts:
+            for kind in (_script(letter), _kind(letter)):
+                kinds[kind].append(letter)
+        if not kinds:
             raise ZgulError("Character noise needs letters, and the training words have none.")
-        self._sums = {script: list(accumulate(map(counts.__getitem__, own))) for script, own in scripts.items()}
-        self._letters = dict(scripts)
+        self._sums = {kind: list(accumulate(map(counts.__getitem__, own))) for kind, own in kinds.items()}
+        self._letters = dict(kinds)
 
     def apply(self, sentences: Sequence[Sequence[str]], rng: np.random.Generator) -> list[Sequence[str]]:
         """Noisy copies of sentences. Sentences without noise are not copied."""
         noisy = list(sentences)
+        if self.config.romanised:
+            for row in np.flatnonzero(rng.random(len(sentences)) < self.config.romanised).tolist():
+                noisy[row] = romanised(sentences[row])
+        if self.config.ciphers:
+            for row in np.flatnonzero(rng.random(len(sentences)) < self.config.ciphers).tolist():
+                noisy[row] = self._in_cipher(noisy[row], rng)
         chosen = np.flatnonzero(rng.random(len(sentences)) < self.config.sentences)
         lengths = np.fromiter((len(sentences[index]) for index in chosen.tolist()), np.int64, len(chosen))
         edited = np.flatnonzero(rng.random(lengths.sum()) < self.config.words)
@@ -54,9 +71,20 @@ class CharacterNoise:
         for row, place, chance in zip(chosen[rows].tolist(), places.tolist(), chances, strict=True):
             if row != last:
                 last = row
-                noisy[row] = words = list(sentences[row])
+                noisy[row] = words = list(noisy[row])
             words[place] = self._edit(words[place], chance)
         return noisy
+
+    def _in_cipher(self, words: Sequence[str], rng: np.random.Generator) -> list[str]:
+        """The words of a sentence with some letters replaced, each always by the same one."""
+        letters = sorted(filter(str.isalpha, set("".join(words).lower())))
+        table: dict[int, str] = {}
+        for letter, (chosen, chance) in zip(letters, rng.random((len(letters), 2)).tolist(), strict=True):
+            for new in self._draw(_kind(letter), chance, other_than=letter) if chosen < CIPHERED else ():
+                table[ord(letter)] = new
+                if len(letter.upper()) == len(new.upper()) == 1:
+                    table[ord(letter.upper())] = new.upper()
+        return [word.translate(table) for word in words]
 
     def _edit(self, word: str, chances: list[float]) -> str:
         """``chances``: for the number of edits, then for the kind, place and letter of each."""
@@ -83,7 +111,7 @@ class CharacterNoise:
         if kind == INSERT:
             gap = int(place * (len(letters) + 1))  # before a letter, or after the last one
             at = letters[min(gap, len(letters) - 1)]
-            units[at + (gap == len(letters)) : at + (gap == len(letters))] = self._draw(units[at][0], chance)
+            units[at + (gap == len(letters)) : at + (gap == len(letters))] = self._draw(_script(units[at][0]), chance)
             return
         at = letters[int(place * len(letters))]
         beside = [index for index in (at + 1, at - 1) if 0 <= index < len(units) and units[index][0].isalpha()]
@@ -94,19 +122,34 @@ class CharacterNoise:
         else:  # also for a letter between signs, which has no neighbour to swap with
             index = int(place * len(letters) % 1 * len(units[at]))  # the letter, or one of its marks
             old = units[at][index]
-            for new in self._draw(old, chance, other_than=old.lower()):
+            for new in self._draw(_script(old), chance, other_than=old.lower()):
                 units[at] = units[at][:index] + (new.upper() if old.isupper() else new) + units[at][index + 1 :]
 
-    def _draw(self, like: str, chance: float, other_than: str = "") -> list[str]:
-        """One letter (or mark) of the script of ``like``; none if the training words lack the script."""
-        letters = self._letters.get(_script(like), [])
+    def _draw(self, kind: str, chance: float, other_than: str = "") -> list[str]:
+        """One letter (or mark) of a script, or of its vowels or consonants; none if the training words lack them."""
+        letters = self._letters.get(kind, [])
         if not letters:
             return []
-        sums = self._sums[_script(like)]
+        sums = self._sums[kind]
         index = bisect(sums, chance * sums[-1])
         if letters[index] == other_than and len(letters) > 1:
             index -= 1  # the neighbour in the alphabet; index -1 is the last letter
         return [letters[index]]
+
+
+def romanised(words: Sequence[str]) -> Sequence[str]:
+    """The words of a sentence in Latin letters. Words that are in Latin letters stay as they are."""
+    try:
+        from anyascii import anyascii
+    except ImportError as error:
+        raise ZgulError("Romanised sentences need another package: pip install 'zgul[romanise]'") from error
+    latin = (anyascii(word) if _foreign(word) else word for word in words)
+    return [new if new and not regex.search(r"\s", new) else word for new, word in zip(latin, words, strict=True)]
+
+
+def _foreign(word: str) -> bool:
+    """Whether a word has letters of another script than Latin."""
+    return any(_script(character).removesuffix("+") not in ("", "LATIN", "COMBINING") for character in word)
 
 
 def letter_counts(sentences: Iterable[Sentence]) -> Counter[str]:
@@ -125,3 +168,9 @@ def _script(character: str) -> str:
     category = unicodedata.category(character)[0]
     script = unicodedata.name(character, "UNKNOWN").split()[0]
     return {"L": script, "M": f"{script}+"}.get(category, "")
+
+
+@cache
+def _kind(letter: str) -> str:
+    """The script of a letter, and whether it is a vowel. Scripts that do not write vowels have one kind."""
+    return f"{_script(letter)} {'vowel' if unicodedata.normalize('NFD', letter)[0] in VOWELS else 'consonant'}"

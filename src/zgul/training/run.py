@@ -22,6 +22,7 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
+from zgul.files import shipped_folder
 from zgul.languages import GROUPS, find, most_related
 from zgul.languages.groups import PIVOT
 from zgul.methods import find_method
@@ -104,6 +105,18 @@ def new_tagger(
     return replace(tagger, decode=config.decode).to(find_device(config.device))
 
 
+def load_start(config: TrainingConfig) -> Tagger:
+    """The tagger that a configuration trains further: a shipped one by its name, or a folder."""
+    places = (Path(config.start), shipped_folder() / config.start)
+    folder = next((place for place in places if (place / saved.CONFIG).is_file()), None)
+    if folder is None:
+        raise ZgulError(f"{config.start} is neither a tagger's folder (with {saved.CONFIG}) nor a shipped tagger.")
+    tagger = load_tagger(folder, device=str(find_device(config.device)))
+    if tagger.task != config.task:
+        raise ZgulError(f"{config.start} is a tagger for {tagger.task}, not for {config.task}.")
+    return tagger
+
+
 def train(
     config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> Tagger:
@@ -118,11 +131,16 @@ def train(
         raise ZgulError("The TensorBoard log is written into the folder of the model. Give it with --output.")
     find_device(config.device)  # check first, because reading takes long
     check_places(config.adapters)
-    loaded = encoders.load(config.encoder)
-    data = load_labelled(config)
+    if config.start:
+        tagger = load_start(config)
+        config = replace(config, method=tagger.method.name, options=tagger.parts.options, decode=tagger.decode)
+        data = load_labelled(config, labels=tagger.labels)
+    else:
+        loaded = encoders.load(config.encoder)
+        data = load_labelled(config)
+        tagger = new_tagger(config, data.labels, encoder=loaded)
+        tagger.model.start_head_at(data.label_shares().to(tagger.device))
     dev_sets = find_dev_sets(config)  # before training, so that missing data is noticed early
-    tagger = new_tagger(config, data.labels, encoder=loaded)
-    tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config, folder)
     if saving.resume and not trainer.resume():
         warnings.warn(f"{folder} has no checkpoint to resume. Training starts again.", ZgulWarning, stacklevel=2)
@@ -149,7 +167,7 @@ def train(
         em, about["em"] = choose_em(replace(tagger), config, dev_sets, report)
     tagger = replace(tagger, about=about, em=em)
     if folder is not None and distributed.is_first():
-        bank = config.adapters != "shipped" or bool(config.extra_adapters)
+        bank = config.adapters != "shipped" or bool(config.extra_adapters or config.start)
         bits = saving.bits
         save_tagger(tagger, folder, bits=bits, merged=bits == MERGED, bank=bank, encoder=saving.save_encoder)
         (folder / CHECKPOINT).unlink(missing_ok=True)

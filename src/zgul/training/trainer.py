@@ -72,7 +72,7 @@ class Trainer:
         on_gpu = self.device.type == "cuda"
         train = data.encode(data.train, self.pieces, self.table)
         shares = dict.fromkeys(OF_LANGUAGES, config.language_lr)
-        rows = {} if data.noise.sentences else {EMBEDDINGS: self._used_pieces(train)}  # noise makes other pieces
+        rows = {} if data.noise else {EMBEDDINGS: self._used_pieces(train)}  # noise makes other pieces
         settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "clip": config.clip}
         self.optimiser = Optimiser(tagger.model, **settings, shares=shares, rows=rows)
         micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
