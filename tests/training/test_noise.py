@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.training.config import NoiseConfig
-from zgul.training.noise import CharacterNoise, letter_counts
+from zgul.training.noise import VOWELS, CharacterNoise, letter_counts, romanised
 
 ICELANDIC = "aábdðeéfghiíjklmnoóprstuúvxyýþæö"
 LETTERS = Counter(ICELANDIC + "абвгдежзиклмнопрстуфхцчшщ" + "कखगतदनमरािीु्")
@@ -178,3 +178,52 @@ def test_speed_on_a_corpus_of_the_germanic_size() -> None:
 def test_words_without_any_letter_are_refused() -> None:
     with pytest.raises(ZgulError, match="needs letters"):
         CharacterNoise({"1": 5, "2": 3}, ALWAYS)
+
+
+CIPHERS = CharacterNoise(LETTERS, NoiseConfig(ciphers=1.0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(words, min_size=1, max_size=8), seeds)
+def test_a_cipher_replaces_a_letter_in_the_same_way_throughout_a_sentence(sentence: list[str], seed: int) -> None:
+    made = CIPHERS.apply([sentence], np.random.default_rng(seed))[0]
+    assert [len(word) for word in made] == [len(word) for word in sentence]
+    table: dict[str, str] = {}
+    for old, new in zip("".join(sentence), "".join(made), strict=True):
+        assert table.setdefault(old, new) == new
+        if old != new:
+            assert unicodedata.name(old).split()[0] == unicodedata.name(new).split()[0]
+            assert old.isupper() == new.isupper()
+            is_vowel = [unicodedata.normalize("NFD", letter.lower())[0] in VOWELS for letter in (old, new)]
+            assert is_vowel[0] == is_vowel[1]
+
+
+def test_a_cipher_replaces_about_a_fifth_of_the_letters_of_its_share_of_the_sentences() -> None:
+    sentences = [["abdefghijklmnoprstuvxy"]] * 2000
+    noise = CharacterNoise(LETTERS, NoiseConfig(ciphers=0.3))
+    made = noise.apply(sentences, np.random.default_rng(0))
+    changed = [new[0] for new in made if new != sentences[0]]
+    assert 0.25 < len(changed) / len(sentences) < 0.35
+    replaced = np.mean([[a != b for a, b in zip(sentences[0][0], word, strict=True)] for word in changed])
+    assert 0.15 < replaced < 0.25
+
+
+def test_romanised_sentences_are_in_latin_letters_and_keep_their_words() -> None:
+    words = ["Моето", "семейство", "живее", "в", "Paris", ",", "Äger", "12"]
+    made = romanised(words)
+    assert made[:4] == ["Moeto", "semeystvo", "zhivee", "v"]
+    assert made[4:] == words[4:]  # Latin words stay as they are, marks and all
+    always = CharacterNoise(LETTERS, NoiseConfig(romanised=1.0))
+    assert always.apply([words], np.random.default_rng(0)) == [made]
+
+
+@settings(max_examples=200, deadline=None)
+@given(words)
+def test_a_romanised_word_is_a_word(word: str) -> None:
+    (made,) = romanised([word])
+    assert made and (not any(character.isspace() for character in made) or made == word)
+
+
+def test_there_is_noise_if_a_share_is_above_zero() -> None:
+    assert not NoiseConfig()
+    assert NoiseConfig(sentences=0.1) and NoiseConfig(ciphers=0.1) and NoiseConfig(romanised=0.1)

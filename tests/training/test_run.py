@@ -14,6 +14,7 @@ import torch
 from tiny_group import sentences, write_group
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import save_adapters
+from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -24,8 +25,9 @@ from zgul.tagger import Tagger, load_tagger
 from zgul.tensors import load_tensors
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.em_tuning import EMTable
+from zgul.training.labelled_data import labelled_data
 from zgul.training.optimiser import Stepper
-from zgul.training.run import Saving, leave_one_out, new_tagger, resolve, train
+from zgul.training.run import Saving, dev_sentences, leave_one_out, new_tagger, resolve, train
 from zgul.training.trainer import Trainer
 
 
@@ -421,3 +423,32 @@ def test_every_option_of_a_method_reaches_it(place: Path) -> None:
     options = MethodOptions(combine="max", reduction=4.0, l_scores="additive")
     tagger = train(config(place, epochs=1, em_sentences=0, options=options, unannotated=("PUNCT",)))
     assert tagger.parts.options == options and "PUNCT" not in tagger.labels
+
+
+def test_a_tagger_is_trained_further_on_another_source(place: Path, tmp_path: Path) -> None:
+    first = train(config(place, sources=("en", "de"), em_sentences=0), tmp_path / "first")
+    more = config(place, group="", sources=("is",), start=str(tmp_path / "first"), em_sentences=0, lr=1e-3, epochs=1)
+    further = train(more, tmp_path / "further")
+    assert further.labels == first.labels and further.bank_languages == ["en", "de"]  # the bank is kept
+    assert further.about["training"]["sources"] == ["is"]
+    before, after = (dict(tagger.model.named_parameters()) for tagger in (first, further))
+    assert not torch.equal(before["head.weight"], after["head.weight"])
+    assert bool(((before["head.weight"] - after["head.weight"]).abs() < 0.1).all())  # it started from the first one
+    again = load_tagger(tmp_path / "further")
+    dev = [sentence for sentence in dev_sentences(more, "is") if sentence.words][:5]
+    assert [p.tags for p in again.predict(dev)] == [p.tags for p in further.predict(dev)]
+
+
+def test_what_is_trained_further_must_be_a_tagger_of_the_task(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ZgulError, match="neither a tagger's folder"):
+        train(config(place, start="nowhere"))
+    train(config(place, em_sentences=0, epochs=1), tmp_path / "pos")
+    with pytest.raises(ZgulError, match="is a tagger for pos, not for ner"):
+        train(config(place, group="", task="ner", sources=("is",), start=str(tmp_path / "pos")))
+
+
+def test_labels_that_the_tagger_does_not_know_are_left_out() -> None:
+    made = [Sentence(["a", "b"], tags=["NOUN", "NEW"], language="en")]
+    with pytest.warns(ZgulWarning, match="does not know these labels: NEW"):
+        data = labelled_data(made, [], TrainingConfig(), labels=["VERB", "NOUN"])
+    assert data.labels == ["VERB", "NOUN"]

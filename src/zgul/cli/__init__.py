@@ -122,6 +122,11 @@ def main() -> None:
         print("zgul: stopped", file=sys.stderr)
         sys.exit(130)
     except BaseException as error:  # a panic in Rust code is no Exception
+        if isinstance(error, SystemExit) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            # torchrun started this process. Threads of Gloo may abort it while Python shuts down, so end it at once.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(error.code if isinstance(error.code, int) else 0)
         if os.environ.get("ZGUL_DEBUG") or isinstance(error, SystemExit):
             raise
         cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

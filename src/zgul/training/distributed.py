@@ -39,6 +39,7 @@ def processes(device: str = "auto") -> Iterator[None]:
                 stack.enter_context(contextlib.redirect_stdout(nowhere))
                 stack.enter_context(contextlib.redirect_stderr(nowhere))
             yield
+            wait()  # a process that leaves early may break the connections of the others
     except ZgulError as error:
         raise ZgulError(f"process {own}: {error}" if own else str(error)) from error
     finally:

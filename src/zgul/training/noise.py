@@ -1,9 +1,9 @@
 """Spelling noise in training words, so that a tagger does not depend on exact spellings or on a script.
 
-**Edits.** In some of the sentences, some of the words are edited: a letter is inserted, deleted, swapped with its neighbour or
-replaced. New letters are drawn from the training words, by frequency, in the script of their neighbour. Digits, signs
-and words without letters never change. A letter keeps the combining marks that follow it (a mark is only replaced by a
-mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``.
+**Edits.** In some of the sentences, some of the words are edited: a letter is inserted, deleted, swapped with its
+neighbour or replaced. New letters are drawn from the training words, by frequency, in the script of their neighbour.
+Digits, signs and words without letters never change. A letter keeps the combining marks that follow it (a mark is only
+replaced by a mark), and a word keeps its casing: ``Hus`` may become ``Uhs``, not ``uHs``.
 
 **Ciphers.** In some of the sentences, a fifth of the letters is replaced, each always by the same letter of its script,
 vowels by vowels. This imitates how the spelling of related languages differs: regularly.
