@@ -26,8 +26,10 @@ from ship import SHIPPED, read_results, shipped_bits
 from zgul.files import atomic_write, read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS, find, most_related
 from zgul.paper.numbers import printed_average as paper_average
+from zgul.tagging.serving import learnt_from
 
 TEXTS = Path(__file__).with_name("cards")
+DEV = "the sources' dev sets"
 FACTS: dict[str, Any] = read_json(TEXTS / "facts.json")
 LOSS = 0.1  # F1 that fewer bits may cost on a target
 TASKS = {"pos": "Parts of speech (UPOS)", "ner": "Named entities (BIO)"}
@@ -138,7 +140,7 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
     use = use if group else "a language outside every group, and for the task that a language's own group lacks"
     heads = ["", "F1", "the paper's ZGUL", "our SFT-M", "EM steps", "full precision", f"{card.bits} bits", "change"]
     data = []
-    for source in config["sources"]:
+    for source in learnt_from(config["sources"], config["about"]):
         key = f"{config['task']}/{source}" + "/panx" * (source == "en" and group == "indo-aryan")
         data.append([str(find(source)), FACTS["data"][key]])
     return (
@@ -147,7 +149,7 @@ def tagger_card(card: Card, recorded: Recorded) -> str:
         .format(
             name=card.name,
             task=TASKS[config["task"]],
-            sources=", ".join(find(source).name for source in config["sources"]),
+            sources=", ".join(find(source).name for source in learnt_from(config["sources"], config["about"])),
             use=f"Used for {use}",
             bits=card.bits,
             scores=markdown(heads, score_rows(card, recorded)),
@@ -206,12 +208,22 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
     lines = [
         f"ZGUL on the embedded encoder (12 layers, width 384, frozen) with updates of rank "
         f"{training['options']['encoder_rank']} to its matrices, over the language adapters of {sources}",
+        *(
+            [f"trained further from the {training['start']} of before, on more languages"]
+            if training.get("start")
+            else []
+        ),
         f"{training['epochs']} epochs, batches of {training['batch_size']}, learning rate {training['lr']:g} "
         f"({training['language_lr']:g} of it for lang2vec), {limit} sentences of a language, "
-        f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences",
-        f"the weights with the best F1 on the sources' dev sets; seed {training['seed']}; no target data in training",
+        f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences"
+        + (f", letter ciphers in {noise['ciphers']:.0%} of them" if noise.get("ciphers") else "")
+        + (f", {noise['romanised']:.0%} of those in other scripts romanised" if noise.get("romanised") else ""),
+        f"the {'last weights' if training['select'] == 'last' else f'weights with the best F1 on {DEV}'}; "
+        f"seed {training['seed']}; no target data in training",
         f"merged, {card.bits} bits, {megabytes(card.size)} MB",
     ]
+    if start := training.get("start"):
+        lines.insert(1, f"trained further on more languages, from the {start} of before")
     if config["decode"] == "sequence":
         lines.append("its tags are the most probable sequence that IOB2 allows")
     if config["related_letters"]:

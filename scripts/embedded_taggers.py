@@ -91,6 +91,8 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
     if dev_sets:
         em, result["em"] = choose_em(tagger, config, dev_sets)
         tagger = replace(tagger, em=em)
+    elif config.start:  # the settings of the tagger that it started from are not tuned for this one
+        tagger = replace(tagger, em={}, strategy="plain")
     result["f1"] = score(tagger, spec, places.data)
     if spec.get("save"):
         about = {"training": settings, "history": history, "em": result.get("em")}

@@ -65,8 +65,7 @@ class PreparedText:
         layers = {task: [to_layer(one, tagger.taggers[task]) for one in made] for task, made in predictions.items()}
         own = [dict(zip(layers, row, strict=True)) for row in zip(*layers.values(), strict=True)]
         taggers = [
-            {"task": task, "name": served.name, "sources": tagger.taggers[task].parts.sources}
-            | {"about": tagger.describe(task)}
+            {"task": task, "name": served.name, "sources": tagger.learnt_from(task)} | {"about": tagger.describe(task)}
             for task, served in tagger.served.items()
         ]
         sentences = [to_tagged(sentence, row).to_dict() for sentence, row in zip(self.sentences, own, strict=True)]

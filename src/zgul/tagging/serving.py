@@ -5,6 +5,7 @@ for the taggers over all sources, ``all-pos`` and ``all-ner``. The accuracy come
 ``config.json``. `zgul.tagging.loading` loads taggers, ``zgul languages`` prints `LanguageProfile`.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,6 +74,13 @@ def shipped_config(name: str) -> dict[str, Any]:
     """The ``config.json`` of a shipped tagger; empty if it is not installed."""
     path = shipped_folder() / name / "config.json"
     return read_json(path) if path.is_file() else {}
+
+
+def learnt_from(sources: Iterable[str], about: Mapping[str, Any]) -> list[str]:
+    """The languages whose labelled sentences a tagger learnt from: its sources, and others that have no adapter."""
+    training = about.get("training")
+    further = training.get("sources") if isinstance(training, Mapping) and training.get("start") else None
+    return list(dict.fromkeys([*sources, *(further or ())]))
 
 
 def check_task(task: str) -> None:
@@ -145,9 +153,10 @@ def expected_accuracy(language: str | Language, task: str) -> ExpectedAccuracy |
     if language.code in measured:
         return ExpectedAccuracy(measured[language.code], (language.code,), "measured on its test file")
     history = config.get("about", {}).get("history")
-    if history and language.code in config["sources"]:
+    own = learnt_from(config.get("sources", ()), config.get("about", {}))
+    if history and language.code in own:
         best = round(max(entry["dev_f1"] for entry in history), 1)
-        return ExpectedAccuracy(best, tuple(config["sources"]), "measured on the dev sets of all its source languages")
+        return ExpectedAccuracy(best, tuple(own), "measured on the dev sets of all its source languages")
     group = assign_group(language)
     relatives = {code: f1 for code, f1 in measured.items() if assign_group(code) == group}
     if served.warning or group is None or not relatives:

@@ -22,7 +22,7 @@ from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import Language, find
 from zgul.tagger import Prediction, Tagger
 from zgul.tagging.documents import Document, Layer, TaggedSentence
-from zgul.tagging.serving import Served
+from zgul.tagging.serving import Served, learnt_from
 
 FIRST_WINDOW, WINDOW, GPU_WINDOW = 64, 4096, 65536  # words
 MAX_UNKNOWN = 0.3  # the largest share of unknown pieces; in a script that the encoder does not know it is about 0.5
@@ -129,9 +129,13 @@ class TextTagger:
         fields = {"entity_group": "label", "score": "probability", "word": "text", "start": "start", "end": "end"}
         return [{name: getattr(one, own) for name, own in fields.items()} for one in self.tag(text).entities]
 
+    def learnt_from(self, task: str) -> list[str]:
+        """The languages whose labelled sentences the tagger of a task learnt from."""
+        return learnt_from(self.taggers[task].parts.sources, self.taggers[task].about)
+
     def describe(self, task: str) -> str:
         """One line that names the tagger, its source languages and its EM settings."""
-        sources = ", ".join(map(_name, self.taggers[task].parts.sources))
+        sources = ", ".join(map(_name, self.learnt_from(task)))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
         return f"{self.served[task].name}, learnt from {sources}; {inference}"
 

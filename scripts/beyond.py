@@ -1,0 +1,169 @@
+"""Taggers that are trained further on more sources: choose their noise, score and ship them, write docs/beyond.md.
+
+    python scripts/embedded_taggers.py scripts/plans/wide-choice.json --data WIDE --output CHOICE
+    python scripts/beyond.py choose CHOICE                # applies the rule of scripts/plans/README.md
+    python scripts/embedded_taggers.py scripts/plans/wide.json --data WIDE --output RUN --adapters src/zgul/shipped
+    python scripts/beyond.py targets RUN --data DATA      # reads the test files, once: before and after
+    python scripts/beyond.py ship RUN
+    python scripts/beyond.py report
+
+``WIDE`` is the folder that scripts/wide_data.py makes. What is measured is kept in docs/results/wide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from embedded_taggers import load_saved
+from scores import DATA, DOCS, commit, markdown, paper_f1
+from ship import SHIPPED, read_results
+
+from zgul.corpora.data_folder import DataFolder
+from zgul.evaluation import bootstrap_f1, scores
+from zgul.files import atomic_write, read_json, write_json
+from zgul.languages import GROUPS, find
+from zgul.tagger import Tagger
+from zgul.tagging.loading import choose_inference
+
+RESULTS = DOCS / "results" / "wide"
+NAMES = {"germanic": "germanic-pos", "slavic": "slavic-pos", "african": "african-ner"}
+VARIANTS = {"before": "as shipped before", "edits": "more sources, edits", "ciphers": "more sources, edits and ciphers"}
+TEXT = Path(__file__).with_name("cards") / "beyond.md"
+
+
+def task_of(group: str) -> str:
+    return NAMES[group].rpartition("-")[2]
+
+
+def choose(runs: list[Path]) -> None:
+    """Collect the runs on languages left out, and choose the noise of each task."""
+    results = {name: run for folder in runs for name, run in read_results(folder / "results.jsonl").items()}
+    f1 = {group: {variant: results[f"{group}:{variant}"]["f1"] for variant in VARIANTS} for group in NAMES}
+    chosen = {}
+    for task in sorted(set(map(task_of, NAMES))):
+        own = [group for group in NAMES if task_of(group) == task]
+        by_noise = {noise: mean(mean(f1[group][noise].values()) for group in own) for noise in ("edits", "ciphers")}
+        chosen[task] = max(by_noise, key=by_noise.__getitem__)
+    replaced = [
+        group
+        for group in NAMES
+        if mean(f1[group][chosen[task_of(group)]].values()) > mean(f1[group]["before"].values())
+    ]
+    about = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "seed": 0}
+    write_json(RESULTS / "choice.json", about | {"f1": f1, "noise": chosen, "replaced": replaced})
+    print(json.dumps({"noise": chosen, "replaced": replaced}))
+
+
+def targets(run: Path, data: Path) -> None:
+    """Score the taggers before and after on the test files, as ``zgul tag`` reads them."""
+    result: dict[str, Any] = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "f1": {}}
+    for group in read_json(RESULTS / "choice.json")["replaced"]:
+        name = NAMES[group]
+        folders = {"before": SHIPPED / name, "after": run / "taggers" / name}
+        taggers = {
+            key: load_saved(folder, SHIPPED / "adapters.safetensors", "embedded") for key, folder in folders.items()
+        }
+        for target in GROUPS[group].targets:
+            sentences = DataFolder(data).sentences(task_of(group), target, "test")
+            gold = [sentence.tags or [] for sentence in sentences]
+            tags = {key: tag(tagger, target, sentences) for key, tagger in taggers.items()}
+            difference = bootstrap_f1(gold, tags["after"], tags["before"])
+            result["f1"][target] = {key: round(scores(gold, own).f1, 3) for key, own in tags.items()}
+            result["f1"][target] |= {"low": round(difference.low, 3), "high": round(difference.high, 3)}
+            print(target, result["f1"][target], flush=True)
+            write_json(RESULTS / "targets.json", result)
+
+
+def tag(tagger: Tagger, language: str, sentences: list[Any]) -> list[list[str]]:
+    """The tags of sentences, with the EM settings that users get."""
+    chosen = choose_inference(tagger, language)
+    predicted = tagger.predict(sentences, strategy=chosen.strategy, em=chosen.em, skip_below=chosen.skip_below)
+    return [prediction.tags for prediction in predicted]
+
+
+def ship(run: Path) -> None:
+    """Copy the taggers that replace others into the package."""
+    f1 = read_json(RESULTS / "targets.json")["f1"]
+    for group in read_json(RESULTS / "choice.json")["replaced"]:
+        folder, to = run / "taggers" / NAMES[group], SHIPPED / NAMES[group]
+        config = read_json(folder / "config.json")
+        measured = {f"{target}/test/plain": f1[target]["after"] for target in GROUPS[group].targets}
+        config["about"] |= {"scores": {"9-bit": measured}}
+        write_json(to / "config.json", config)
+        shutil.copyfile(folder / "model.safetensors", to / "model.safetensors")
+
+
+def report() -> None:
+    """Write docs/beyond.md from what is stored."""
+    choice, measured = read_json(RESULTS / "choice.json"), read_json(RESULTS / "targets.json")
+    parts = {
+        "choice": "\n".join(choice_table(choice["f1"][group], group) for group in NAMES),
+        "noise": ", ".join(f"`{noise}` for {task.upper()}" for task, noise in choice["noise"].items()),
+        "replaced": ", ".join(NAMES[group] for group in choice["replaced"]) or "none",
+        "targets": target_table(measured["f1"]),
+        "choice_commit": choice["commit"],
+        "targets_commit": measured["commit"],
+        "date": measured["date"],
+    }
+    with atomic_write(DOCS / "beyond.md") as file:
+        file.write(TEXT.read_text(encoding="utf-8").format(**parts))
+
+
+def choice_table(f1: dict[str, dict[str, float]], group: str) -> str:
+    """A row for each variant, a column for each language left out and form."""
+    heads, rows = [], []
+    for key in f1["before"]:  # such as da/dev/shifted/plain
+        language, _, *form, _ = key.split("/")
+        heads.append(" ".join([find(language).name, *form]))
+    for variant, title in VARIANTS.items():
+        values = list(f1[variant].values())
+        rows.append([title, *(f"{value:.1f}" for value in values), f"**{mean(values):.1f}**"])
+    return markdown([group, *heads, "mean"], rows)
+
+
+def target_table(f1: dict[str, dict[str, float]]) -> str:
+    """A row for each target, and one for the mean of its group."""
+    rows = []
+    for group in GROUPS.values():
+        own = [target for target in group.targets if target in f1]
+        for target in own:
+            one = f1[target]
+            rows.append(target_row(str(find(target)), one, paper_f1(target)))
+            rows[-1][3] += f" ({one['low']:+.1f} to {one['high']:+.1f})"
+        if own:
+            means = {key: mean(f1[target][key] for target in own) for key in ("before", "after")}
+            rows.append(target_row(f"**{group.name}**", means, mean(map(paper_f1, own))))
+    return markdown(["language", "before", "after", "change (95 %)", "the paper's ZGUL"], rows)
+
+
+def target_row(name: str, f1: dict[str, float], paper: float) -> list[str]:
+    change = f1["after"] - f1["before"]
+    return [name, f"{f1['before']:.1f}", f"**{f1['after']:.1f}**", f"{change:+.1f}", f"{paper:.1f}"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("choose", "targets", "ship", "report"))
+    parser.add_argument("runs", type=Path, nargs="*")
+    parser.add_argument("--data", type=Path, default=DATA)
+    given = parser.parse_args(arguments)
+    if given.step == "choose":
+        choose(given.runs)
+    elif given.step == "targets":
+        targets(given.runs[0], given.data)
+    elif given.step == "ship":
+        ship(given.runs[0])
+    else:
+        report()
+
+
+if __name__ == "__main__":
+    main()
