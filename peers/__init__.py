@@ -1,4 +1,4 @@
-"""Other taggers, trained here on the sentences of the shipped ones and scored on the same files: ``make peers``."""
+"""Other taggers, trained here on the sentences of zgul's and scored on the same files: ``make peers``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Train other taggers on the sentences of the shipped ones, score all, and write docs/peers.md.
+"""Train other taggers on the sentences of zgul's, score all, and write docs/peers.md.
 
 python -m peers run [--systems udpipe] [--groups african]   # what is stored is not repeated
 python -m peers speed                                       # words a second on one idle core, in minutes

@@ -1,23 +1,29 @@
-"""The files that all systems share: the training sentences of the shipped taggers, and the paper's test files."""
+"""The files that all systems share: the training sentences of zgul's taggers, and the paper's test files.
+
+The taggers are those that learnt from the paper's sources. What ships today was trained further (docs/beyond.md).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from peers import EMBEDDED
 from zgul.corpora import columns
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
-from zgul.files import create_binary, open_binary, read_json, shipped_folder
+from zgul.files import create_binary, open_binary
 from zgul.languages import GROUPS
 from zgul.languages.groups import Group
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import load_labelled, sample
 
-# what decides which sentences the shipped tagger of a group was trained on
+# what decides which sentences the tagger of a group was trained on
 CHOSEN_BY = ("group", "task", "sources", "leave_out", "limit", "seed")
 
 
@@ -27,7 +33,7 @@ def place_of(group: Group, folder: Path, limit: int) -> Path:
 
 
 def export(group: Group, data: Path, place: Path, limit: int = 0) -> tuple[Path, Path]:
-    """Write the training and dev sentences of the group's shipped tagger to a folder, unless they are there.
+    """Write the training and dev sentences of the group's tagger to a folder, unless they are there.
 
     With ``limit``, at most so many training sentences of each source are written, and half as many for dev.
     """
@@ -43,9 +49,17 @@ def export(group: Group, data: Path, place: Path, limit: int = 0) -> tuple[Path,
 
 
 def config_of(group: Group, data: Path) -> TrainingConfig:
-    """What chose the training sentences of the group's shipped tagger."""
-    about = read_json(shipped_folder() / f"{group.name}-{group.task}" / "config.json")["about"]["training"]
-    return TrainingConfig.from_dict({name: about[name] for name in CHOSEN_BY} | {"data": str(data)})
+    """What chose the training sentences of the group's tagger."""
+    used = gpu_run(f"{group.name}-{group.task}")["config"]
+    return TrainingConfig.from_dict({name: used[name] for name in CHOSEN_BY} | {"data": str(data)})
+
+
+def gpu_run(name: str) -> dict[str, Any]:
+    """The run of this name that made a tagger on the paper's sources, the first in the file."""
+    for line in (EMBEDDED / "results.jsonl").read_text(encoding="utf-8").splitlines():
+        if (found := json.loads(line))["name"] == name:
+            return dict(found)
+    raise ZgulError(f"{EMBEDDED / 'results.jsonl'} has no run {name}.")
 
 
 def export_test(group: Group, language: str, data: Path, folder: Path) -> Path:

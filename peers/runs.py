@@ -1,6 +1,7 @@
 """One result for each system and group: trained, scored on the group's targets, and stored with the predicted tags.
 
-zgul and SFT-M are not trained here. Their scores are those of `make scores` and of the GPU runs that made the taggers.
+zgul and SFT-M are not trained here. Their scores are stored ones, of `make scores` and of the GPU runs that made the
+taggers.
 
 What is done is not repeated: a trained model stays in the folder of the runs, a result in the folder of the results.
 """
@@ -16,16 +17,26 @@ import torch
 from benchmarks.machine import describe_machine
 
 from peers import EMBEDDED
-from peers.data import export, export_test, fingerprint, group_of, place_of, store_tags, stored_tags, test_sentences
+from peers.data import (
+    export,
+    export_test,
+    fingerprint,
+    gpu_run,
+    group_of,
+    place_of,
+    store_tags,
+    stored_tags,
+    test_sentences,
+)
 from peers.systems import OURS, System, size_on_disk
 from zgul.corpora.data_folder import read_labelled
 from zgul.encoders import embedded
-from zgul.errors import ZgulError
 from zgul.evaluation import scores
 from zgul.files import read_json, shipped_folder, write_json
 from zgul.languages.groups import Group
 
 Result = dict[str, Any]
+SCORES = "scores-paper-sources.json"  # of `make scores`, when the taggers had learnt from the paper's sources alone
 
 
 def run(
@@ -37,7 +48,7 @@ def run(
     """
     path = stored / f"{system.name}-{group.name}.json"
     if system.name in OURS:
-        result = shipped(group) if system.name == "zgul" else stored_sft(group)
+        result = stored_zgul(group) if system.name == "zgul" else stored_sft(group)
     elif path.is_file():
         return read_json(path)
     else:
@@ -98,14 +109,14 @@ def predicted_tags(path: Path) -> list[list[str]]:
     return [[line.rpartition("\t")[2] for line in block.split("\n")] for block in blocks]
 
 
-def shipped(group: Group) -> Result:
-    """The shipped tagger of a group: its scores by `make scores`, its training on a GPU, and the size of its files."""
-    name, scored = f"{group.name}-{group.task}", json.loads((EMBEDDED / "scores.json").read_text(encoding="utf-8"))
+def stored_zgul(group: Group) -> Result:
+    """The tagger of a group that learnt from the paper's sources: its scores, its training, the size of its files."""
+    name, scored = f"{group.name}-{group.task}", json.loads((EMBEDDED / SCORES).read_text(encoding="utf-8"))
     files = (shipped_folder() / name / "model.safetensors", shipped_folder() / "adapters.safetensors")
     gpu, f1 = gpu_run(name), {language: scored["scores"][language]["f1"] for language in group.targets}
     size = len(embedded.read()) + sum(map(size_on_disk, files))
     about = {"gpu_seconds": gpu["train_seconds"], "bytes": size, "dev_f1": max(gpu["dev_f1"])}
-    return about | {"f1": f1, "from": "docs/results/embedded/scores.json", "commit": scored["commit"]}
+    return about | {"f1": f1, "from": f"docs/results/embedded/{SCORES}", "commit": scored["commit"]}
 
 
 def stored_sft(group: Group) -> Result:
@@ -117,14 +128,6 @@ def stored_sft(group: Group) -> Result:
     made = read_json(EMBEDDED / "provenance.json")["taggers"]
     source = {"from": "docs/results/embedded/results.jsonl", "commit": made["commit"], "date": made["date"]}
     return about | {"f1": f1} | source
-
-
-def gpu_run(name: str) -> Result:
-    """A run that the shipped taggers were made with."""
-    for line in (EMBEDDED / "results.jsonl").read_text(encoding="utf-8").splitlines():
-        if (found := json.loads(line))["name"] == name:
-            return dict(found)
-    raise ZgulError(f"{EMBEDDED / 'results.jsonl'} has no run {name}.")
 
 
 def check(data: Path, stored: Path) -> list[str]:
