@@ -143,7 +143,7 @@ def test_a_killed_driver(cluster: Any, folder: Path, own: bool) -> None:
     Path("texts/book.txt").write_text(text(6000, seed=2))
     command = COMMAND + (["--workers", "1"] if own else ["--ray-address", cluster.address])
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while not (Path("tagged/manifest.json").exists() and workers()) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()
