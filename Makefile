@@ -89,9 +89,9 @@ $(DOCS): $(DEV) requirements/docs.lock
 	@touch $@
 
 tag: $(READY)
-	@echo; echo "A tagger that learnt from English, Icelandic and German reads Faroese, of which it saw no labelled text:"; echo
+	@echo; echo "A tagger that learnt from Icelandic, German and other relatives reads Faroese, of which it saw no labelled text:"; echo
 	@$(BIN)/zgul tag --lang fo --format terminal "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
-	@echo; echo "A tagger that learnt from English, Amharic, Swahili and Wolof looks for names in Luo:"; echo
+	@echo; echo "A tagger that learnt from Swahili, Wolof and other languages looks for names in Luo:"; echo
 	@$(BIN)/zgul tag --lang luo --format terminal "Japuonj Grace Akinyi nobiro Kisumu tarik 12 Mei."
 	@echo; echo "Now your own text:  $(BIN)/zgul tag --lang NAME \"some text\"  (or a file; $(BIN)/zgul tag --help)"
 
