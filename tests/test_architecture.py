@@ -63,7 +63,7 @@ ADDED = {
     "int8 and jobs": 550,
     "ModernBERT": 300,
     "doctor, init and completion": 550,
-    "what new users asked for": 400,
+    "what new users asked for": 420,
 }
 FUNCTION, FORMULA_FILE = 60, 150
 
