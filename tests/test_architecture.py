@@ -59,7 +59,7 @@ ADDED = {
     "adaptation": 1_100,
     "the files of adapted taggers": 210,
     "cluster": 900,
-    "several processes": 150,
+    "several processes": 180,
     "int8 and jobs": 550,
     "ModernBERT": 300,
     "doctor, init and completion": 550,
