@@ -139,7 +139,7 @@ def measured(stored: dict[str, Any]) -> str:
     rows.append(["memory of a worker, at most", f"{max(one['memory'], two['memory']) / 1e6:,.0f} MB"])
     rows.append(["start of a cluster on this machine", f"{one['cluster_seconds']:.1f} s"])
     rows.append(["a worker's first shard, beyond the others: imports, tagger", f"{one['load_seconds']:.1f} s"])
-    rows.append(["a GPU", "not measured: there was none in this session"])
+    rows.append(["a GPU", "not measured: there was none"])
     machine, load = stored["machine"], stored["load"]
     about = f"On two cores of {machine['device']}, torch {machine['torch']}, commit {machine['commit']}. "
     about += (

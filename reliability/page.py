@@ -24,6 +24,7 @@ WORKS = {
     "tagging": "`zgul tag --resume`",
     "training": "`zgul train --resume`",
     "adapter": "`zgul adapter train`, the same command again",
+    "adapting": "`zgul adapt --resume`, with raw text and labelled sentences",
     "experiment": "`zgul experiment paper`, with one run finished before",
     "cache-1": "conversion of the embedded encoder on an empty cache",
     "cache-2": "the same by two processes at once",

@@ -60,11 +60,11 @@ ADDED = {
     "adaptation": 1_100,
     "the files of adapted taggers": 210,
     "cluster": 900,
-    "several processes": 150,
+    "several processes": 180,
     "int8 and jobs": 550,
     "ModernBERT": 300,
     "doctor, init and completion": 550,
-    "what new users asked for": 400,
+    "what new users asked for": 420,
 }
 FUNCTION, FORMULA_FILE = 60, 150
 

@@ -70,3 +70,13 @@ def test_commands_stand_in_groups() -> None:
     assert "<bool>" not in text
     order = ["─ Tag text ─", " tag ", "─ Train your own ─", " init ", "─ The paper ─", " report "]
     assert sorted(order, key=text.index) == order
+
+
+@pytest.mark.parametrize("name", ["tag", "evaluate", "serve", "train", "adapt", "adapter train"])
+def test_every_command_takes_the_same_devices(name: str) -> None:
+    assert "cpu|cuda|mps|auto" in shown(*name.split())
+
+
+@pytest.mark.parametrize("name", ["tag", "serve", "evaluate"])
+def test_every_command_that_tags_takes_the_same_precisions(name: str) -> None:
+    assert "float32|bfloat16|int8" in shown(name)

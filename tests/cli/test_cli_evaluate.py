@@ -107,13 +107,19 @@ def test_the_table_is_for_people(place):
     assert [worst["word"], *mostly, str(worst["wrong"]), str(worst["total"])] in cells
 
 
-def test_it_is_said_why_em_did_not_run(place):
+def test_it_is_said_why_em_did_not_run(place, tmp_path):
     def reason(*arguments):
         shown = " ".join(evaluate("--lang", "fo", "--data", place / "data", *arguments).split())
         return shown.split("EM did not run: ")[1].split(".")[0]
 
     assert reason("--model", place / "sft-m") == "the strategy 'plain' has none"
-    assert reason("--model", place / "zgul", "--no-em").startswith("it is switched off")
+    assert reason("--model", place / "zgul", "--no-em") == "you switched it off"
+    assert reason("--model", place / "zgul", "--em-steps", "0") == "you switched it off"
+    config = json.loads((place / "zgul" / "config.json").read_text())
+    config["em"]["fo"]["steps"] = 0
+    shutil.copytree(place / "zgul", tmp_path / "untuned")
+    (tmp_path / "untuned" / "config.json").write_text(json.dumps(config))
+    assert reason("--model", tmp_path / "untuned") == "the tagger was tuned to no steps for Faroese"
 
 
 def test_a_shipped_tagger_is_scored_as_users_get_it(place, monkeypatch):

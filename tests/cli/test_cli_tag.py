@@ -420,7 +420,7 @@ def test_a_folder_of_files(folder: Path) -> None:
     (folder / "texts" / "old").mkdir(parents=True)
     for name in ("a.txt", "b.txt", "old/c.txt"):
         (folder / "texts" / name).write_text(text(3))
-    summary = "zgul: tagged/: 3 files tagged, 0 were complete already\n"
+    summary = "zgul: tagged/: 3 files tagged, 0 complete already\n"
     assert run("--lang", "hsb", "texts/", "-o", "tagged/").stderr == summary
     made = sorted(str(path.relative_to(folder)) for path in (folder / "tagged").rglob("*.*"))
     assert made == ["tagged/a.conllu", "tagged/b.conllu", "tagged/old/c.conllu"]

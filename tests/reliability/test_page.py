@@ -19,6 +19,7 @@ def test_results_are_kept_and_shown(tmp_path: Path) -> None:
     assert "| 1,200 | 700 | 499 | 1 |" in text and "`readers:3:7` failed: KeyError: 'x'" in text
     assert "| 4 (1) | 2 |" in text and "`tagging`, round 0: a: differs" in text
     assert text.count("not run") >= 3 + 6
+    assert page.WORKS.keys() == chaos.WORKS.keys(), "what was killed is shown"
 
 
 def test_the_committed_page_is_up_to_date(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.tagging.reading import Input, find_sources, read, sample_text
+from zgul.tagging.rich_text import office_text
 
 CONLLU = """\
 # sent_id = a
@@ -197,6 +198,46 @@ def test_word_and_opendocument_are_read(tmp_path: Path) -> None:
         find_sources([str(tmp_path / "b.odt")])[0].open(),
     ):
         pass
+
+
+WORD_FILE = """<w:document xmlns:w="{word}" xmlns:wp="place" xmlns:mc="compatible"><w:body>
+<w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr><w:r><w:t>Hetta </w:t></w:r>
+<w:r><mc:AlternateContent><mc:Choice><wp:anchor><wp:posOffset>914400</wp:posOffset></wp:anchor></mc:Choice>
+<mc:Fallback><w:t>tvífalt</w:t></mc:Fallback></mc:AlternateContent></w:r>
+<w:r><w:t>er</w:t><w:cr/><w:t>ein</w:t><w:noBreakHyphen/><w:t>roynd.</w:t></w:r></w:p>
+<w:p><w:r><w:instrText>PAGE</w:instrText></w:r><w:r><mc:AlternateContent><mc:Choice><w:txbxContent>
+<w:p><w:r><w:t>Í kassa.</w:t></w:r></w:p></w:txbxContent></mc:Choice><mc:Fallback><w:txbxContent>
+<w:p><w:r><w:t>Í kassa.</w:t></w:r></w:p></w:txbxContent></mc:Fallback></mc:AlternateContent><w:t>Aftaná.</w:t></w:r>
+</w:p></w:body></w:document>"""
+OPEN_FILE = """<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" xmlns:office="o"
+ xmlns:dc="dc" xmlns:svg="svg">
+<text:p>Hetta<office:annotation><dc:creator>Anna</dc:creator><dc:date>2026-01-01</dc:date><text:p>Gott!</text:p>
+</office:annotation> er ein<text:note><text:note-citation>1</text:note-citation><text:note-body>
+<text:p>Fótnota.</text:p></text:note-body></text:note> roynd<svg:desc>Ein mynd</svg:desc>.</text:p></d>"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+        "http://purl.oclc.org/ooxml/wordprocessingml/main",
+    ],
+)
+def test_word_files_give_their_text_once_and_nothing_else(name: str) -> None:
+    """Pictures have positions, text boxes are there twice, and "Strict Open XML" names its elements otherwise."""
+    content = packed("word/document.xml", WORD_FILE.replace("{word}", name))
+    assert office_text(content) == "Hetta er\nein\u2011roynd.\n\nÍ kassa.\n\nAftaná."
+
+
+def test_notes_and_comments_do_not_stand_in_the_middle_of_a_sentence() -> None:
+    assert office_text(packed("content.xml", OPEN_FILE)) == "Hetta er ein roynd."
+
+
+def packed(member: str, xml: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, xml)
+    return file.getvalue()
 
 
 def test_html_may_be_called_text() -> None:

@@ -1,6 +1,7 @@
 """Tagging files from Python: one, many, and to a stream."""
 
 import io
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +179,19 @@ def test_a_tagger_can_be_chosen_for_each_file(taggers: Path, folder: Path) -> No
     results = tag_files(choose, ["texts"], "tagged", FileSettings("json"))
     languages = [result.output.read_text().split('"language": "')[1][:2] for result in results]
     assert languages == ["hs", "fo", "hs"] and len(seen) == 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_the_time_left_is_that_of_words_not_tagged_yet(tagger: TextTagger, folder: Path, encoding: str) -> None:
+    """A text without blank lines is read in large parts, long before its words are tagged."""
+    Path("book.txt").write_text("\n".join([TEXT] * 900), encoding=encoding)
+    reports: list[Status] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZgulWarning)  # of UTF-16
+        tag_file(tagger, "book.txt", "book.conllu", report=reports.append)
+    total = reports[-1].done
+    assert len(reports) > 2 and total == len(words(Path("book.conllu")))
+    assert all(report.total == pytest.approx(total, rel=0.02) for report in reports)
 
 
 def test_progress_tells_words_and_estimates_how_many_there_are(tagger: TextTagger, folder: Path) -> None:

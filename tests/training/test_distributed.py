@@ -17,8 +17,11 @@ import torch
 
 from family import tiny_encoder
 from small_tagger import MADE
+from standin import stand_in_taggers, text, words
 from tiny_group import write_group
 from zgul import encoders
+from zgul.adaptation import adapting
+from zgul.corpora import Sentence, columns
 from zgul.errors import ZgulError
 from zgul.methods import MethodOptions
 from zgul.progress import Status
@@ -122,6 +125,60 @@ def test_two_processes_train_the_adapter_that_one_trains(place: Path, tmp_path: 
         first, second = (load_tensors(tmp_path / folder / name) for folder in ("one", "two"))
         for key, value in first.items():
             assert torch.allclose(value, second[key], rtol=1e-3, atol=1e-4), key
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tagger without dropout to adapt, raw text and labelled sentences."""
+    taggers = stand_in_taggers(tmp_path / "taggers", ("germanic-pos",))
+    config = json.loads((taggers / "germanic-pos" / "config.json").read_text())
+    config["options"]["dropout"] = 0.0
+    (taggers / "germanic-pos" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setenv("ZGUL_TAGGERS", str(taggers))
+    (tmp_path / "text.txt").write_text(text(90), encoding="utf-8")
+    few = [Sentence(one.words, one.tags) for one in words().sentences("s0", 13, seed=3)]
+    columns.write(tmp_path / "few.tsv", few)
+    return tmp_path
+
+
+def _adapt(place: Path, output: Path, stop: str = "", resume: bool = False) -> None:
+    def report(status: Status) -> None:
+        if stop and status.stage == stop and status.done == 2 and distributed.is_first():
+            os.kill(os.getpid(), signal.SIGINT)  # only one process hears it
+
+    settings = adapting.AdaptConfig(sentences=70, epochs=2, rounds=2, few_epochs=2, few_lr=5e-3, rank=2)
+    given = {"text": place / "text.txt", "labelled": place / "few.tsv", "config": settings}
+    with suppress(KeyboardInterrupt), pytest.MonkeyPatch.context() as change:
+        change.setattr(adapting, "fastest_precision", lambda device: "float32")  # bfloat16 rounds too much to compare
+        result = adapting.adapt("fo", output=output, **given, resume=resume, report=report)
+        assert result.worth_it, result.steps
+
+
+def assert_adapted_alike(one: Path, two: Path) -> None:
+    """On average. AdamW makes a whole step of a gradient that is nothing but rounding, so single numbers may differ."""
+    first, second = load_tensors(one / "delta.safetensors"), load_tensors(two / "delta.safetensors")
+    assert first.keys() == second.keys() and any(float(value.abs().max()) > 1e-3 for value in first.values())
+    apart = {name: float((value - second[name]).abs().mean() / value.abs().mean()) for name, value in first.items()}
+    assert max(apart.values()) < 0.02, apart
+    notes = [json.loads((folder / "delta.json").read_text()) for folder in (one, two)]
+    steps = [[(step["name"], step["kept"]) for step in note["about"]["steps"]] for note in notes]
+    assert steps[0] == steps[1]
+    assert sorted(file.name for file in one.iterdir()) == sorted(file.name for file in two.iterdir())
+
+
+@pytest.mark.slow
+def test_two_processes_adapt_as_one_does_and_go_on_as_another_number(stand_ins: Path) -> None:
+    one, two, fewer, more = (stand_ins / name for name in ("one", "two", "fewer", "more"))
+    _adapt(stand_ins, one)
+    assert together(2, _adapt, stand_ins, two) == [0, 0]
+    assert_adapted_alike(one, two)
+    assert together(2, _adapt, stand_ins, fewer, "round 1") == [0, 0]
+    assert (fewer / "work").is_dir() and not (fewer / "delta.json").exists()
+    _adapt(stand_ins, fewer, resume=True)
+    assert_adapted_alike(one, fewer)
+    _adapt(stand_ins, more, "fold 2")
+    assert together(2, _adapt, stand_ins, more, "", True) == [0, 0]
+    assert_adapted_alike(one, more)
 
 
 @pytest.mark.slow

@@ -54,6 +54,20 @@ def test_the_loss_is_the_cross_entropy_of_the_annotated_words(tagger: Tagger, ba
     torch.testing.assert_close(tagging_loss(tagger.model, batch, ALL).double(), total, rtol=1e-6, atol=1e-4)
 
 
+def test_long_sentences_are_computed_in_parts_on_a_cpu(
+    tagger: Tagger, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """32 sentences of 150 pieces would take five gigabytes at once."""
+    whole, parts = copy.deepcopy(tagger.model), copy.deepcopy(tagger.model)
+    make(whole).step(batch)
+    sizes = list[int]()
+    parts.register_forward_pre_hook(lambda _, given: sizes.append(given[0].mask.numel()))
+    monkeypatch.setattr(optimiser_module, "CPU_PIECES", 3 * batch.mask.shape[1])
+    make(parts).step(batch)
+    assert len(sizes) == 4 and max(sizes) == 3 * batch.mask.shape[1]
+    torch.testing.assert_close(weights(whole), weights(parts))
+
+
 @pytest.mark.parametrize("micro", [1, 3, 4])
 def test_micro_batches_give_the_update_of_the_whole_batch(tagger: Tagger, batch: Batch, micro: int) -> None:
     whole, parts = tagger.model, copy.deepcopy(tagger.model)

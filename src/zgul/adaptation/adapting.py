@@ -49,6 +49,7 @@ from zgul.tagging.loading import load_named
 from zgul.tagging.serving import check_task, serving
 from zgul.tagging.text_tagger import check_script
 from zgul.tensors import load_tensors, save_tensors
+from zgul.training import distributed
 from zgul.training.config import NoiseConfig
 from zgul.training.labelled_data import sample
 
@@ -159,6 +160,7 @@ def adapt(
     few = _labelled(labelled, base, language.code)
     judged = _labelled(dev, base, language.code)
     work = prepare_output(folder, resume=resume, overwrite=overwrite)
+    distributed.wait()  # until all processes have looked at the folder
     raw = read_text(files, language.code, config.sentences, seed=config.seed, report=report) if files else None
     if raw is not None:
         check_script(base, raw.train[:200], begun=False)
@@ -174,7 +176,9 @@ def adapt(
         teaching.learn_labels()
     tensors = teaching.student.changes() if result.worth_it else {}
     delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like)
-    _finish(folder, delta, base, raw, few, judged, result, started, config)
+    if distributed.is_first():
+        _finish(folder, delta, base, raw, few, judged, result, started, config)
+    distributed.wait()
     return result
 
 
@@ -201,7 +205,8 @@ class _Teaching:
         seconds = max(1.0, share * (self.ends - time.monotonic()))
         Round(self.student, lesson, self.plan, folder=self.work, seconds=seconds).run(self.report)
         trained = {name: value for name, value in self.student.named_parameters() if value.requires_grad}
-        save_tensors(done, trained)
+        if distributed.is_first():
+            save_tensors(done, trained)
 
     def learn_text(self, gold: list[Sentence]) -> None:
         """Masked pieces and soft labels of raw text, beside labelled sentences of the sources if there are any."""
@@ -229,16 +234,18 @@ class _Teaching:
             if masked:
                 figures["masked accuracy after"] = self.plan.decide("masked after", student.masked_accuracy(held))
             if number + 1 < config.rounds:
-                soft = student.probabilities(raw.train)
+                soft = distributed.of_first(student.probabilities(raw.train))
         checked = check_held_out(teacher, student, raw.held_out, config.seed)
         self._keep("raw text", before, checked, figures)
 
     def _soft_labels(self, teacher: Student, sentences: Sequence[Sentence]) -> Tensor:
         """The teacher's label probabilities, computed once."""
         path = self.work / "soft-labels.safetensors"
-        if not path.is_file():
-            save_tensors(path, {"soft": teacher.probabilities(sentences)})
-        return load_tensors(path)["soft"]
+        found = path.is_file()
+        soft = distributed.of_first(load_tensors(path)["soft"] if found else teacher.probabilities(sentences))
+        if not found and distributed.is_first():
+            save_tensors(path, {"soft": soft})
+        return soft
 
     def _keep(self, name: str, before: dict[str, Tensor], checked: Checked, figures: dict[str, float]) -> None:
         """Keep what was learnt from text, or undo it. Labelled sentences decide if there are any."""
@@ -250,6 +257,7 @@ class _Teaching:
             figures |= {"F1 before": score(old, self.few), "F1 after": score(self.student, self.few)}
             kept = figures["F1 after"] >= figures["F1 before"]
             reason = f"the labelled sentences, which it has not learnt from, are tagged {'better' if kept else 'worse'}"
+        kept = distributed.of_first(kept)
         self.result.steps.append(Step(name, kept, figures | checked.figures, reason))
         if not kept:
             self.student.restore(before)
@@ -261,7 +269,7 @@ class _Teaching:
         settings: dict[str, Any] = {"epochs": config.few_epochs, "lr": config.few_lr, "batch": 8, "seed": config.seed}
         figures = cross_validate(self.base, student, few, self.learn, settings)
         student.restore(start)
-        kept = figures["F1 after"] > max(figures["F1 before"], figures["F1 without labels"])
+        kept = distributed.of_first(figures["F1 after"] > max(figures["F1 before"], figures["F1 without labels"]))
         if kept:
             self.learn(Lesson("labelled sentences", few, one_hot(few, self.base.labels), **settings))
         how = f"sentences that were left out of training are tagged {'better' if kept else 'no better'}"
@@ -297,9 +305,10 @@ def prepare_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
     if resume and overwrite:
         raise ZgulError("--resume continues what is there, and --overwrite replaces it. Give only one of them.")
     if overwrite:
-        for path in (folder / NOTE, folder / TENSORS):
+        for path in (folder / NOTE, folder / TENSORS) if distributed.is_first() else ():
             path.unlink(missing_ok=True)
-        shutil.rmtree(work, ignore_errors=True)
+        if distributed.is_first():
+            shutil.rmtree(work, ignore_errors=True)
     elif is_delta(folder):
         shutil.rmtree(work, ignore_errors=True)  # of a run that was killed after its last act
         done = "is adapted to the end already" if resume else "holds a finished result"
@@ -318,13 +327,15 @@ def _claim(work: Path, settings: list[Any], sentences: list[Sentence]) -> None:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for sentence in sentences:
         digest.update(repr((sentence.words, sentence.tags)).encode())
+    distributed.check_same(digest.hexdigest())
     work.mkdir(parents=True, exist_ok=True)
     path = work / "request.txt"
     if path.is_file() and path.read_text("utf-8") != digest.hexdigest():
         advice = "Give what you gave before, or start anew with --overwrite"
         raise ZgulError(f"{work.parent} was begun with other options, text or labelled sentences. {advice}.")
-    with atomic_write(path) as file:
-        file.write(digest.hexdigest())
+    if distributed.is_first():
+        with atomic_write(path) as file:
+            file.write(digest.hexdigest())
 
 
 def _base(language: Language, task: str | None, model: str | Path | None, device: str) -> tuple[str, Tagger]:

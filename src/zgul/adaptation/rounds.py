@@ -28,6 +28,7 @@ from zgul.encoders.batches import Batch, EncodedCorpus
 from zgul.errors import ZgulError
 from zgul.files import read_json, write_json
 from zgul.progress import Report, Status, silent
+from zgul.training import distributed
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import NoiseConfig
 from zgul.training.noise import CharacterNoise, letter_counts
@@ -51,13 +52,13 @@ class Plan:
 
     @classmethod
     def at(cls, path: Path | None) -> "Plan":
-        return cls(path, read_json(path) if path is not None and path.is_file() else {})
+        return cls(path, distributed.of_first(read_json(path) if path is not None and path.is_file() else {}))
 
     def decide(self, name: str, value: Any) -> Any:
         """Keep a decision, unless one was made before, which is returned."""
         if name not in self.values:
-            self.values[name] = value
-            if self.path is not None:
+            self.values[name] = distributed.of_first(value)
+            if self.path is not None and distributed.is_first():
                 write_json(self.path, self.values)
         return self.values[name]
 
@@ -99,6 +100,8 @@ class Round:
     def run(self, report: Report = silent) -> None:
         """Train to the end. Ctrl-C finishes the step, writes a checkpoint and raises ``KeyboardInterrupt``."""
         torch.manual_seed(self.lesson.seed)
+        if distributed.count() > 1:
+            distributed.check_same(self._fingerprint)
         if self.checkpoint is not None and self.checkpoint.is_file():
             _, self.progress = load_checkpoint(self.checkpoint, self.optimiser, self._fingerprint)
         progress, saved = self.progress, time.monotonic()
@@ -118,10 +121,12 @@ class Round:
                 if progress.step % RELEASE_EVERY == 0:
                     release_memory()
                 report(Status(self.lesson.name, progress.step, self.total, {"loss": loss}))
-                if interrupt.is_set() or time.monotonic() - saved > CHECKPOINT_EVERY:
+                stop = distributed.any_of(interrupt.is_set(), self.student.device)
+                if stop or time.monotonic() - saved > CHECKPOINT_EVERY:
                     self._save()
                     saved = time.monotonic()
-                if interrupt.is_set():
+                if stop:
+                    distributed.wait()  # until the file is there
                     raise KeyboardInterrupt
         self.student.eval()
 
@@ -131,32 +136,45 @@ class Round:
         self.total = self.plan.decide(f"steps: {self.lesson.name}", max(before + TRIED, min(self.total, before + fits)))
 
     def _step(self, corpus: EncodedCorpus, rows: Tensor) -> float:
-        """One update. A batch of long sentences is computed in parts, because it would take gigabytes at once."""
-        self.student.train()
-        self.optimiser.set_lr(self._lr(self.progress.step))
-        self.student.zero_grad()
-        total, at_once = 0.0, max(1, TOKENS // (int(corpus.lengths[rows].max()) + 2))
-        for part in torch.split(rows, at_once):
-            loss = self._loss(corpus.batch(part, int(corpus.lengths[part].max()) + 2)) * (len(part) / len(rows))
-            loss.backward()
-            total += float(loss.detach())
-        self.optimiser.step()
-        if not math.isfinite(total):
-            raise ZgulError(f"The loss is no longer a number in the round {self.lesson.name!r}. Lower --lr.")
-        return total
+        """One update. A batch of long sentences is computed in parts, because it would take gigabytes at once.
 
-    def _loss(self, batch: Batch) -> Tensor:
-        lesson, student = self.lesson, self.student
-        masked = student.mask(batch) if lesson.masked else None
+        Several processes share the sentences of each part. What is masked depends on the step, not on the process.
+        """
+        step, seed, device = self.progress.step, self.lesson.seed, self.student.device
+        self.student.train()
+        self.optimiser.set_lr(self._lr(step))
+        self.student.zero_grad()
+        distributed.seed_step(seed, step)
+        draws = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
+        total, at_once = torch.zeros((), device=device), max(1, TOKENS // (int(corpus.lengths[rows].max()) + 2))
+        for part in torch.split(rows, at_once):
+            loss = self._loss(corpus.batch(part, int(corpus.lengths[part].max()) + 2), draws) * (len(part) / len(rows))
+            if loss.requires_grad:
+                loss.backward()
+            total += loss.detach()
+        distributed.sum_gradients(self.optimiser.optimised, total)
+        self.optimiser.step()
+        if not math.isfinite(float(total)):
+            raise ZgulError(f"The loss is no longer a number in the round {self.lesson.name!r}. Lower --lr.")
+        return float(total)
+
+    def _loss(self, batch: Batch, draws: torch.Generator) -> Tensor:
+        """The loss of this process's sentences, as a share of the mean over all words of the batch."""
+        lesson, student, rows = self.lesson, self.student, distributed.own_part(len(batch))
+        masked, own = student.mask(batch, draws=draws) if lesson.masked else None, batch.select(rows)
+        loss = torch.zeros((), device=student.device)
+        if not len(own):
+            return loss
         with mixed_precision(student.device, self.precision):
             with torch.set_grad_enabled(lesson.tags):
-                hidden = student.model(masked.batch if masked else batch)
-            loss = torch.zeros((), device=student.device)
+                hidden = student.model(masked.batch.select(rows) if masked else own)
             if lesson.tags:
-                loss = soft_loss(student.head(hidden[batch.words]), self.targets[batch.labels[batch.words]])
+                learnt = self.targets[batch.labels[batch.words]].sum().clamp(min=1.0)
+                loss = soft_loss(student.head(hidden[own.words]), self.targets[own.labels[own.words]]) / learnt
             if masked is not None:
-                guessed = student.guess(hidden[masked.places]).float()
-                missed = F.cross_entropy(guessed, masked.truth, reduction="sum")
+                places = masked.places[rows]
+                truth = masked.truth[int(masked.places[: rows.start].sum()) :][: int(places.sum())]
+                missed = F.cross_entropy(student.guess(hidden[places]).float(), truth, reduction="sum")
                 loss = loss + lesson.masked * missed / max(1, len(masked.truth))
         return loss
 
@@ -184,7 +202,7 @@ class Round:
         return float(self.lesson.lr * share)
 
     def _save(self) -> None:
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and distributed.is_first():
             save_checkpoint(self.checkpoint, self.optimiser, {}, self.progress, self._fingerprint)
 
     @property

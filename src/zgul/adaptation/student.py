@@ -8,6 +8,7 @@ occur in the text. It is thrown away at the end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,15 +94,16 @@ class Student(nn.Module):
         corpus.labels[corpus.first] = torch.arange(int(corpus.first.sum()))
         return corpus.to(self.device)
 
-    def mask(self, batch: Batch, share: float = MASKED) -> Masked:
+    def mask(self, batch: Batch, share: float = MASKED, draws: torch.Generator | None = None) -> Masked:
         """Mask some of the pieces: 80% become the mask, 10% another piece of the text, 10% stay."""
+        of: dict[str, Any] = {"device": batch.input_ids.device, "generator": draws}
         ids = batch.input_ids
         open_places = batch.mask & ~torch.isin(ids, self.specials.to(ids.device))
         open_places &= ids < len(self.rows)
-        places = open_places & (torch.rand(ids.shape, device=ids.device) < share)
+        places = open_places & (torch.rand(ids.shape, **of) < share)
         truth = self.rows.to(ids.device)[ids[places]]
-        draw = torch.rand(truth.shape, device=ids.device)
-        other = self.vocabulary.to(ids.device)[torch.randint(len(self.vocabulary), truth.shape, device=ids.device)]
+        draw = torch.rand(truth.shape, **of)
+        other = self.vocabulary.to(ids.device)[torch.randint(len(self.vocabulary), truth.shape, **of)]
         shown = ids.clone()
         shown[places] = torch.where(draw < 0.8, self.mask_id, torch.where(draw < 0.9, other, ids[places]))
         parts = vars(batch) | {"input_ids": shown}
@@ -180,9 +182,8 @@ def _train_last_adapter(bank: Bank) -> None:
 
 
 def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of label scores [k, C] against probabilities [k, C]. A word without any target is left out."""
-    loss = -(targets * F.log_softmax(logits.float(), dim=-1)).sum(dim=-1)
-    return loss.sum() / targets.sum().clamp(min=1.0)
+    """Summed cross-entropy of label scores [k, C] against probabilities [k, C]. Words without a target add nothing."""
+    return -(targets * F.log_softmax(logits.float(), dim=-1)).sum(dim=-1).sum()
 
 
 def one_hot(sentences: Sequence[Sentence], labels: Sequence[str]) -> Tensor:

@@ -12,6 +12,7 @@ from zgul.cli.option_signature import with_options
 from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
 from zgul.cli.shared_options import Device, LanguageName, ModelName, Task
 from zgul.languages import find
+from zgul.training import distributed
 
 app = new_app()
 TEXT = "Raw text of the language: a file (also compressed) or a folder. Can be given several times."
@@ -46,18 +47,18 @@ def command(
     parse_budget(budget)
     config = AdaptConfig.from_dict(given)
     files: dict[str, Any] = {"text": text or (), "labelled": labelled, "data": data, "dev": dev}
-    settings: dict[str, Any] = {"task": task, "model": model, "budget": budget, "device": device}
-    try:
-        with ProgressBars() as bars:
-            result = adapt(
-                lang, output=output, **files, **settings, resume=resume, overwrite=overwrite, config=config, report=bars
-            )
-    except KeyboardInterrupt as stop:
-        if not (output / WORK).is_dir():
-            raise
-        again = "the same command with --resume"
-        raise KeyboardInterrupt(f"the work so far is in {shlex.quote(str(output))}. Continue with {again}") from stop
-    print_json(result.to_dict()) if as_json else _show(result)
+    settings: dict[str, Any] = {"task": task, "model": model, "budget": budget, "device": device, "config": config}
+    settings |= {"resume": resume, "overwrite": overwrite}
+    with distributed.processes(device):
+        try:
+            with ProgressBars() as bars:
+                result = adapt(lang, output=output, **files, **settings, report=bars)
+        except KeyboardInterrupt as stop:
+            if not (output / WORK).is_dir():
+                raise
+            again = f"the work so far is in {shlex.quote(str(output))}. Continue with the same command with --resume"
+            raise KeyboardInterrupt(again) from stop
+        print_json(result.to_dict()) if as_json else _show(result)
 
 
 def _show(result: Adaptation) -> None:

@@ -57,10 +57,10 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _show(result)
+        _show(result, switched_off=em is False or changes.get("steps") == 0)
 
 
-def _show(result: Evaluation) -> None:
+def _show(result: Evaluation, *, switched_off: bool) -> None:
     console = new_console()
     scores, inference, language = result.scores, result.inference, find(result.language)
     method = f"{find_method(result.method).title} ({inference.strategy})"
@@ -68,7 +68,7 @@ def _show(result: Evaluation) -> None:
     size = f"{scores.sentences:,} sentences, {scores.words:,} words"
     console.print(f"[bold]accuracy {scores.accuracy:.1f}   F1 {scores.f1:.1f}[/bold]   {size}")
     speed = scores.words / max(result.seconds, 1e-9)
-    console.print(f"{_describe_em(result)}. {result.seconds:.1f} seconds, {speed:,.0f} words a second.\n")
+    console.print(f"{_describe_em(result, switched_off)}. {result.seconds:.1f} seconds, {speed:,.0f} words a second.\n")
     support = sum(row["support"] for row in scores.per_class.values())
     classes: dict[str, Any] = scores.per_class | {"all (micro)": vars(scores) | {"support": support}}
     shares = {name: [f"{row[key]:.1f}" for key in ("f1", "precision", "recall")] for name, row in classes.items()}
@@ -86,9 +86,11 @@ def _show(result: Evaluation) -> None:
         console.print(make_table(("word", "mostly", "wrong", "of"), rows, words=2))
 
 
-def _describe_em(result: Evaluation) -> str:
+def _describe_em(result: Evaluation, switched_off: bool) -> str:
     inference = result.inference
     if inference.runs_em:
         return str(inference).replace("EM:", "EM ran:")
-    off = f"it is switched off, or the tagger was tuned to no steps for {find(result.language).name}"
-    return f"EM did not run: {off if inference.em else f'the strategy {inference.strategy!r} has none'}"
+    if not inference.em:
+        return f"EM did not run: the strategy {inference.strategy!r} has none"
+    tuned = f"the tagger was tuned to no steps for {find(result.language).name}"
+    return f"EM did not run: {'you switched it off' if switched_off else tuned}"

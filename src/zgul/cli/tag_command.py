@@ -138,7 +138,7 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
         raise KeyboardInterrupt(str(stop) or "run the same command again to tag the remaining files") from stop
     failed = sum(bool(result.problem) for result in results)
     kept = sum(0 < result.held == result.sentences for result in results)
-    print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} were complete already", file=sys.stderr)
+    print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} complete already", file=sys.stderr)
     if failed:
         raise ZgulError(f"{failed} of {len(results)} files were not tagged.")
 
@@ -157,7 +157,7 @@ def _tag_on_cluster(given: list[str], output: str, job: CorpusJob, where: Cluste
     states = [one.state for one in result.manifest.inputs.values()]
     rate = f"{result.words:,} words in {result.seconds:.0f} seconds"
     held = sum(len(one.shards) for one in result.manifest.inputs.values()) - result.tagged
-    print(f"zgul: {output}: {result.tagged} shards tagged ({rate}), {held} were complete already", file=sys.stderr)
+    print(f"zgul: {output}: {result.tagged} shards tagged ({rate}), {held} complete already", file=sys.stderr)
     if result.failed:
         raise ZgulError(f"{len(result.failed)} of {len(states)} inputs were not tagged; manifest.json says why.")
 

@@ -20,7 +20,12 @@ RETRIES = 5  # of a task whose process or machine died
 class ClusterSettings(Options):
     """Where the work is done."""
 
-    engine: str = option("local", "Where to compute: in this process, or on a Ray cluster.", choices=("local", "ray"))
+    engine: str = option(
+        "local",
+        "Where to compute: in this process, or on a Ray cluster.",
+        choices=("local", "ray"),
+        panel=CLUSTER_PANEL,
+    )
     ray_address: str = option(
         "", "Address of a running Ray cluster, or auto [default: start one here].", panel=CLUSTER_PANEL
     )

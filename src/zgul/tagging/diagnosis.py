@@ -208,7 +208,7 @@ def _version(package: str) -> str:
 
 
 def _offline() -> Iterator[Finding]:
-    own = "tag, serve, evaluate, export, train, adapter train: with the embedded encoder and the shipped adapters"
+    own = "tag, serve, evaluate, export, adapt, train, adapter train: with the embedded encoder and shipped adapters"
     yield Finding("Without a network", "works", own)
     yield Finding("Without a network", "needs one", "data fetch; encoders and adapters of a hub, until they are cached")
 

@@ -86,7 +86,7 @@ class Input:
 
     def __init__(self, stream: Any, name: str, kind: str = "auto") -> None:
         self.name = name
-        self.position = 0  # bytes that were read
+        self.position = self.characters = 0  # bytes and characters that were read
         self._given = self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         self._scale = 1.0  # bytes of the source for each byte of its text
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
@@ -159,9 +159,16 @@ class Input:
     def _next_line(self, limit: int) -> bytes | str:
         line: bytes | str = self._stream.readline(limit)
         self.position += round(len(line) * self._scale)
-        if isinstance(line, str) or self.encoding == "utf-8" or line.isascii() or len(line) == limit:
-            return line
-        return self._decode(line)
+        if not isinstance(line, str) and self.encoding != "utf-8" and not line.isascii() and len(line) != limit:
+            line = self._decode(line)
+        self.characters += len(line if isinstance(line, str) else line.decode("utf-8", "replace"))
+        return line
+
+    def bytes_until(self, character: int) -> int:
+        """How many bytes were read up to a character of plain text. Readers are ahead, by a paragraph or more."""
+        if self.kind not in FORMS or not self.characters:
+            return self.position
+        return min(self.position, self.position * character // self.characters)
 
     def _decode(self, line: bytes) -> bytes | str:
         """Decode a line with letters other than ASCII. The first such line shows whether the text is UTF-8."""

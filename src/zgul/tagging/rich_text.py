@@ -1,12 +1,12 @@
 """The plain text of documents with layout: Word (docx), OpenDocument (odt) and HTML, with the standard library alone.
 
-Paragraphs are separated by blank lines. Deleted text, scripts and styles are left out.
+Paragraphs are separated by blank lines. Deleted text, footnotes, comments, scripts and styles are left out.
 """
 
 import io
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from typing import IO
 from xml.etree import ElementTree
@@ -18,9 +18,13 @@ OFFICE = b"PK\x03\x04"  # how docx and odt begin, and every other zip file
 DAMAGED_DOCUMENT = (zipfile.BadZipFile, ElementTree.ParseError, KeyError, RuntimeError, NotImplementedError)
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+STRICT = b"http://purl.oclc.org/ooxml/wordprocessingml/main"  # the same elements, as "Strict Open XML" names them
 OPEN = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
-_BLANKS = {f"{WORD}p": "\n\n", f"{WORD}tab": "\t", f"{WORD}br": "\n", f"{OPEN}p": "\n\n", f"{OPEN}h": "\n\n"}
-_BLANKS |= {f"{OPEN}tab": "\t", f"{OPEN}line-break": "\n", f"{OPEN}s": " "}
+_SIGNS = {f"{WORD}tab": "\t", f"{WORD}br": "\n", f"{WORD}cr": "\n", f"{WORD}noBreakHyphen": "\u2011"}
+_SIGNS |= {f"{OPEN}tab": "\t", f"{OPEN}line-break": "\n", f"{OPEN}s": " "}
+_PARAGRAPHS = {f"{WORD}p", f"{OPEN}p", f"{OPEN}h"}
+# what was deleted, footnotes, comments, the description of a picture, and the second copy of a text box
+_LEFT_OUT = {"tracked-changes", "note", "annotation", "title", "desc", "Fallback", "ruby-text"}
 
 _HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
@@ -51,21 +55,23 @@ def office_text(content: bytes, read: Callable[[IO[bytes]], bytes] = read_limite
         table = "mimetype" in held and b"opendocument.text" not in read(archive.open("mimetype"))
         if member is None or table:
             raise ZgulError("This zip file is no docx or odt document. Save what it holds as plain text.")
-        xml = read(archive.open(member))
+        xml = read(archive.open(member)).replace(STRICT, WORD[1:-1].encode())
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml:
         raise ZgulError("The document defines XML entities, which no word processor does. Save it again.")
-    root = ElementTree.fromstring(xml)
-    for element in list(root.iter()):
-        if element.tag == f"{OPEN}tracked-changes":  # what was deleted
-            element.clear()
-        element.text = _BLANKS.get(element.tag, "") + ((element.text or "") if _is_text(element) else "")
-        element.tail = "" if element.tag.startswith(WORD) else element.tail
-    return _paragraphs("".join(root.itertext()))
+    return _paragraphs("".join(_office_parts(ElementTree.fromstring(xml))))
 
 
-def _is_text(element: ElementTree.Element) -> bool:
-    """Word keeps text in elements of its own, and deleted text in others."""
-    return element.tag == f"{WORD}t" or not element.tag.startswith(WORD)
+def _office_parts(element: ElementTree.Element) -> Iterator[str]:
+    """The pieces of text below an element. Elements of other kinds hold numbers, such as the place of a picture."""
+    border = "\n\n" if element.tag in _PARAGRAPHS else ""
+    yield border or _SIGNS.get(element.tag, "")
+    own = element.tag == f"{WORD}t" or element.tag.startswith(OPEN)
+    yield (element.text or "") if own else ""
+    for child in element:
+        if child.tag.rpartition("}")[2] not in _LEFT_OUT:
+            yield from _office_parts(child)
+        yield (child.tail or "") if own else ""
+    yield border
 
 
 def html_text(content: bytes) -> str:

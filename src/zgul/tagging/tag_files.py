@@ -255,12 +255,13 @@ class _Work:
                 raise ZgulError(f"Writing {output} would destroy the input. Choose another output.")
             tagger, windows = self.begin(opened)
             left = file.skip_held(windows, lambda window: to_text(next(tagger.tag_windows([window])), self.settings))
-            if file.held:  # the text that was read so far needs no tagging
-                self.size -= opened.position
-                self.read -= opened.position
+            tagged = tagger.tag_windows(left or [], begun=file.held > 0)
+            first = list(islice(tagged, 1))  # the output is opened when there is something to write
+            if file.held:  # what is in the output needs no tagging
+                skipped = opened.bytes_until(first[0][0].start) if first else opened.position
+                self.size -= skipped
+                self.read -= skipped
             if left is not None:
-                tagged = tagger.tag_windows(left, begun=file.held > 0)
-                first = list(islice(tagged, 1))  # the output is opened when there is something to write
                 with file.open() as sink:
                     done = self.write(chain(first, tagged), sink, opened, file.held)
             self.read += opened.position
@@ -274,7 +275,7 @@ class _Work:
             sink.flush()
             done += len(window)
             self.words += sum(map(len, window))
-            read = self.read + opened.position
+            read = self.read + opened.bytes_until(window[-1].start + len(window[-1].text))
             total = max(self.words, round(self.words * self.size / read)) if self.size > 0 and read > 0 else 0
             rate = self.words / max(time.monotonic() - (self.started or 0.0), 1e-9)
             self.report(Status("tagging", self.words, total, {"words a second": rate}))

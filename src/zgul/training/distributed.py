@@ -12,12 +12,14 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from zgul.errors import ZgulError
 
+T = TypeVar("T")
 TIMEOUT = timedelta(hours=2)  # for the slowest process, for example while it reads
 
 
@@ -88,6 +90,15 @@ def agree(value: float, device: torch.device) -> float:
     shared = torch.tensor(value, dtype=torch.float64, device=device)
     distributed.broadcast(shared, 0)
     return float(shared)
+
+
+def of_first(value: T) -> T:
+    """What the first process has, such as a decision or a tensor."""
+    if count() == 1:
+        return value
+    shared = [value]
+    distributed.broadcast_object_list(shared, 0)
+    return shared[0]
 
 
 def check_same(fingerprint: str) -> None:

@@ -12,6 +12,7 @@ from zgul.fast.graphs import GraphedStep
 from zgul.methods.model import Model
 from zgul.training import distributed
 
+CPU_PIECES = 1024  # that are computed at once on a CPU: each takes a megabyte, and more at once is not faster
 Shares = Mapping[str, float]  # the beginning of a parameter's name -> its share of the learning rate
 
 
@@ -109,6 +110,8 @@ class Stepper:
         words = (batch.labels != IGNORED).sum().clamp(min=1)
         total = torch.zeros((), device=words.device)
         own = batch if distributed.count() == 1 else batch.select(distributed.own_part(len(batch)))
+        if words.device.type == "cpu":
+            micro = min(micro, max(1, CPU_PIECES // batch.mask.shape[1]))
         for start in range(0, len(own), micro):
             part = own if micro >= len(own) else own.select(slice(start, start + micro))
             with mixed_precision(words.device, self.precision):
