@@ -197,7 +197,8 @@ def _has_ended(process: int) -> bool:
 
 def _listing(folder: Path) -> list[tuple[str, int, int]]:
     found = []
-    for path in sorted(folder.rglob("*")):
+    places = os.walk(folder)  # unlike rglob, it takes it that a folder vanishes meanwhile
+    for path in sorted(Path(place, name) for place, folders, files in places for name in (*folders, *files)):
         with contextlib.suppress(OSError):
             about = path.stat()
             found.append((path.name, about.st_size, about.st_mtime_ns))

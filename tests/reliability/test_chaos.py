@@ -17,6 +17,20 @@ def test_killed_work_goes_on_to_the_same_files(name: str) -> None:
     assert result.kills == 1 and result.files >= 1 and not result.different
 
 
+def test_a_folder_may_vanish_while_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "file").touch()
+    scan = os.scandir
+
+    def vanishing(place: os.PathLike[str] | str) -> object:
+        if Path(place).name == "gone":
+            (tmp_path / "gone").rmdir()
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert [name for name, _, _ in chaos._listing(tmp_path)] == ["file"]
+
+
 def test_what_does_not_go_on_properly_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that begins anew at the end of what a killed process had written."""
 
