@@ -18,7 +18,7 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -178,15 +178,19 @@ def measure(model: Model) -> dict[str, Tensor]:
     return largest
 
 
-def check(model: Model) -> None:
-    """Refuse models that cannot be written as a graph here."""
+def fits(model: Model) -> bool:
+    """Whether a folded model can be written as a graph here."""
     bank, adapters = model.bank, cast(Iterable[Bottleneck], model.task)
     task = [adapter for adapter in adapters if adapter.activation != "relu" or adapter.standardise]
     plain = bank is None or (set(bank.activations) == {"relu"} and not any(bank.standardise))
-    fits = isinstance(model.weighting, FoldedWeighting) if bank is not None else model.generator is None
+    folded = isinstance(model.weighting, FoldedWeighting) if bank is not None else model.generator is None
     config = model.encoder.config
     bert = config.activation == "gelu" and not config.rotary
-    if not (plain and fits and bert) or task or model.invertible != "off":
+    return plain and folded and bert and not task and model.invertible == "off"
+
+
+def check(model: Model) -> None:
+    if not fits(model):
         known = "ZGUL with narrow adapters of the usual kind, and fine-tuned encoders"
         raise ZgulError(f"int8 is for {known}. This tagger is another model. Use --precision float32 or bfloat16.")
 
@@ -286,21 +290,24 @@ def _matrix(linear: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 class Int8Layers:
-    """The session of a folded model. Several threads may use it."""
+    """The session of a folded model, made when it is first used. Several threads may use it."""
 
     def __init__(self, model: Model) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-            raise ZgulError(f"int8 needs {', '.join(missing)}. Install them: pip install 'zgul[onnx]'")
-        import onnxruntime
-
+            raise ZgulError(f"int8 needs {', '.join(missing)}. Install them: pip install {' '.join(missing)}")
         check(model)
         self.model = model
+
+    @cached_property
+    def session(self) -> Any:
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn a core
         options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(_stored(model), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(_stored(self.model), options, providers=["CPUExecutionProvider"])
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Tensor:
