@@ -2,7 +2,7 @@
 
     python scripts/int8_scores.py [--data ../shared/data] [--taggers germanic-pos] [--again]
 
-The dev files of the sources, without EM, are compared as well: the rule of `auto` was chosen on them. Each comparison
+The dev files of the sources, without EM, are compared as well: the rule of `auto` must hold there, too. Each comparison
 has a file in docs/results/int8. It is made again when the weights of its tagger, its EM settings or the form of int8
 changed, or with ``--again``. The tables go into docs/tagging.md. The command fails if a target loses more than
 LIMIT where `auto` chooses int8.
