@@ -33,7 +33,7 @@ def sentences() -> list[list[str]]:
 
 
 def load_tagger(device: str = "cpu") -> TextTagger:
-    return load(LANGUAGE, "pos", device=device)
+    return load(LANGUAGE, "pos", device=device, precision="float32")
 
 
 def tags(tagger: TextTagger, given: Sequence[list[str]]) -> Tags:

@@ -141,7 +141,7 @@ def follow_all(data: Path, count: int, device: str, *, targets: bool = False) ->
     for group in GROUPS.values():
         name = f"{group.name}-{group.task}"
         for language in group.targets if targets else group.sources:
-            tagger = load(language, group.task, model=name, device=device).taggers[group.task]
+            tagger = load(language, group.task, model=name, device=device, precision="float32").taggers[group.task]
             split = "test" if targets else source_split(group.name, language, "dev")
             sentences = DataFolder(data).sentences(group.task, language, split)
             for form in ("",) if targets else ("noised", "shifted"):

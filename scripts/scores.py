@@ -45,7 +45,8 @@ def paper_f1(language: str) -> float:
 def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
     """The scores of the shipped tagger on a target's test file, as ``zgul evaluate --json`` prints them."""
     task = GROUP_OF[language].task
-    return evaluation_run.evaluate(load(language, task), folder.sentences(task, language, "test")).to_dict()
+    tagger = load(language, task, precision="float32")
+    return evaluation_run.evaluate(tagger, folder.sentences(task, language, "test")).to_dict()
 
 
 def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:

@@ -20,7 +20,7 @@ from zgul.cli import app
 LEFT_OUT = {
     r"data fetch": "needs a network; tests/corpora/test_catalogue_fetching.py has a server",
     r"experiment|report|compare": "takes minutes; tests/paper and tests/cli/test_cli_experiment.py run them",
-    r"export": "writes 528 MB; tests/tagging/test_onnx_export.py exports a small tagger",
+    r"export": "writes 66 MB; tests/tagging/test_onnx_export.py exports a small tagger",
     r"train .*--resume": "needs a run that was stopped; tests/cli/test_cli_train.py stops one",
     r"train .*(@ukp|likeness)": "needs the hub, or a method of one's own; tests/test_contributing.py adds it",
     r"serve|init|adapt |doctor|--\w+-completion": "runs until it is stopped, or has tests of its own",

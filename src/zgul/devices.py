@@ -17,7 +17,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 
 DEVICES = ("cpu", "cuda", "mps")
-PRECISIONS = ("float32", "bfloat16", "int8")  # of predictions
+PRECISIONS = ("auto", "float32", "bfloat16", "int8")  # of predictions
 # On a CPU, no error class means "out of memory". These texts are from torch's allocator, the C++ library and oneDNN.
 _OUT_OF_MEMORY = ("can't allocate memory", "std::bad_alloc", "could not create a primitive")
 

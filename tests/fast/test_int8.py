@@ -162,6 +162,35 @@ def test_other_models_are_refused_with_advice() -> None:
             engine(other.model, precision="int8")
 
 
+def test_auto_is_int8_where_it_is_fast_and_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zgul.fast.engine.fast_in_int8", lambda: True)
+    assert engine(tagger_of("zgul").model, precision="auto").precision == "int8"
+    assert engine(tagger_of("madx-multi").model, precision="auto").precision == "float32"  # it cannot be written so
+    monkeypatch.setattr("zgul.fast.engine.fast_in_int8", lambda: False)
+    slow = engine(tagger_of("zgul").model, precision="auto")
+    batch = small_batch(tagger_of("zgul"), mixed_sentences())
+    assert slow.precision == "float32"
+    assert torch.equal(slow(batch).logits, engine(tagger_of("zgul").model)(batch).logits)
+
+
+@pytest.mark.parametrize(("task", "chosen"), [("pos", "int8"), ("ner", "float32")])
+def test_auto_keeps_the_f1_of_names(task: str, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zgul.fast.engine.fast_in_int8", lambda: True)
+    assert replace(tagger_of("zgul"), task=task, precision="auto").engine.precision == chosen
+    assert replace(tagger_of("zgul"), task=task, precision="int8").engine.precision == "int8"
+
+
+def test_a_session_is_made_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(model: Model) -> bytes:
+        raise AssertionError("nothing was tagged in int8")
+
+    monkeypatch.setattr("zgul.fast.int8._stored", refuse)
+    batch, fast = small_batch(tagger_of("zgul"), mixed_sentences()), engine(tagger_of("zgul").model, precision="int8")
+    fast(batch, weights=True)
+    with pytest.raises(AssertionError, match="nothing was tagged"):
+        fast(batch)
+
+
 def test_a_graph_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zgul.fast.int8.cache_dir", lambda: tmp_path)
     model = tagger_of("zgul").model
@@ -171,7 +200,7 @@ def test_a_graph_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     written = path.stat().st_mtime_ns
     assert torch.equal(engine(model, precision="int8")(batch).logits, first)
     assert path.stat().st_mtime_ns == written
-    engine(tagger_of("sft-m").model, precision="int8")
+    engine(tagger_of("sft-m").model, precision="int8")(small_batch(tagger_of("sft-m"), mixed_sentences()))
     assert len(list(tmp_path.glob("int8-*.onnx"))) == 2
 
 

@@ -13,6 +13,7 @@ from zgul.tagging.loading import load
 from zgul.tagging.onnx_export import export_onnx
 
 app = new_app()
+PRECISION = "int8 is small and fast; float32 is exact; auto is int8 for parts of speech, if the model has that form."
 
 
 @app.command()
@@ -22,6 +23,7 @@ def export(
     task: Task = None,
     model: ModelName = None,
     strategy: Annotated[str | None, typer.Option(help="Another way to infer, without EM: see zgul methods.")] = None,
+    precision: Annotated[str, typer.Option(metavar="auto|float32|int8", help=PRECISION)] = "auto",
 ) -> None:
     """Write a tagger as ONNX. It needs only onnxruntime and tokenizers, and runs without entropy minimisation."""
     if task == "both":
@@ -31,6 +33,6 @@ def export(
         text_tagger = load(lang, cast(Any, task), model=model)
         ((name, tagger),) = text_tagger.taggers.items()
         language, served = text_tagger.language.code, text_tagger.served[name].name
-        export_onnx(tagger, onnx, language=language, strategy=strategy, name=served)
+        export_onnx(tagger, onnx, language=language, strategy=strategy, name=served, precision=precision)
     size = (onnx / "model.onnx").stat().st_size / 1e6
     console.print(f"{onnx}: model.onnx ({size:,.0f} MB), tokenizer.json, config.json, tag.py, README.md")

@@ -13,7 +13,7 @@ TUNED = "as the tagger was tuned"
 TASK = "What to tag [default: the task of the language's group]."
 EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
-PRECISION = "bfloat16 and int8 are faster on machines that support them, with nearly the same tags; int8: CPUs alone."
+PRECISION = "bfloat16 and int8 (CPUs) are faster, with nearly the same tags; auto is int8 for POS where that is fast."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 
@@ -32,6 +32,6 @@ ModelName = Annotated[
     str | None, typer.Option("--model", help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
 ]
 Device = Annotated[str, machine_option(metavar="cpu|cuda|mps|auto", help="Where to compute; mps is for Macs.")]
-Precision = Annotated[str, machine_option(metavar="float32|bfloat16|int8", help=PRECISION)]
+Precision = Annotated[str, machine_option(metavar="auto|float32|bfloat16|int8", help=PRECISION)]
 EM = Annotated[bool | None, em_option("--em/--no-em", help=EM_HELP)]
 Adaptive = Annotated[bool | None, em_option("--adaptive/--full-em", help=ADAPTIVE)]

@@ -69,7 +69,7 @@ def tag(
     em: EM = None,
     adaptive: Adaptive = None,
     device: Device = "cpu",
-    precision: Precision = "float32",
+    precision: Precision = "auto",
     jobs: Annotated[int, machine_option(min=1, help=JOBS)] = 1,
     shard_words: ShardWords = CorpusJob.shard_words,
 ) -> None:
@@ -90,6 +90,7 @@ def tag(
     choices |= {"device": device, "precision": precision} | {f"em_{name}": value for name, value in changes.items()}
     where = ClusterSettings.from_dict(cluster)
     if where.engine == "ray":
+        choices["precision"] = "float32" if precision == "auto" else precision  # its machines may differ
         job = CorpusJob(language, cast(TaskChoice | None, task), tuple(choices.items()), files, shard_words)
         _tag_on_cluster(given or [], output, job, where)
         return

@@ -19,7 +19,7 @@ from zgul.ensemble.em import Alpha, EMConfig, OnStep, minimise_entropy
 from zgul.errors import ZgulError
 from zgul.fast.folding import fold
 from zgul.fast.graphs import GraphedStep
-from zgul.fast.int8 import Int8Layers
+from zgul.fast.int8 import Int8Layers, fast_in_int8, fits
 from zgul.fast.packing import PackedAlpha, PackedReader, Packing
 from zgul.methods.model import Inferred, Model, infer
 
@@ -31,7 +31,10 @@ GPU_LOCK = threading.Lock()
 
 
 def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> "Engine":
-    """The fast form of a model. The model itself stays as it is."""
+    """The fast form of a model. The model itself stays as it is.
+
+    "auto" is int8 on a CPU that is fast in 8 bits, if the model can be written so, else float32.
+    """
     return Engine(model, find_device(device), find_precision(precision))
 
 
@@ -39,10 +42,13 @@ class Engine:
     """A folded, frozen copy of a model. Weights that need no change are shared with the model."""
 
     def __init__(self, model: Model, device: torch.device, precision: str) -> None:
-        self.device, self.precision = device, precision
+        self.device = device
         half = precision == "bfloat16"
         folded = fold(model, precision if half else "float32")
         self.model = moved_copy(folded, device, half=half, frozen=True).eval()
+        if precision == "auto":
+            precision = "int8" if device.type == "cpu" and fast_in_int8() and fits(self.model) else "float32"
+        self.precision = precision
         if precision == "int8" and device.type != "cpu":
             raise ZgulError("int8 is for CPUs. On a GPU use --precision bfloat16.")
         self._int8 = Int8Layers(self.model) if precision == "int8" else None

@@ -18,7 +18,7 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from zgul.adapters.language_adapter import Bottleneck
 from zgul.encoders.batches import Batch
+from zgul.encoders.embedded import BLOCK, to_q4
 from zgul.encoders.encoder import masked_attention
 from zgul.errors import ZgulError
 from zgul.fast.folding import FoldedWeighting
@@ -88,8 +89,8 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, value: Any, kind: Any = np.float32) -> str:
-        name = f"constant{len(self.constants)}"
+    def constant(self, value: Any, kind: Any = np.float32, name: str = "") -> str:
+        name = name or f"constant{len(self.constants)}"
         array = np.array(value, kind, order="C")
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
@@ -178,15 +179,19 @@ def measure(model: Model) -> dict[str, Tensor]:
     return largest
 
 
-def check(model: Model) -> None:
-    """Refuse models that cannot be written as a graph here."""
+def fits(model: Model) -> bool:
+    """Whether a folded model can be written as a graph here."""
     bank, adapters = model.bank, cast(Iterable[Bottleneck], model.task)
     task = [adapter for adapter in adapters if adapter.activation != "relu" or adapter.standardise]
     plain = bank is None or (set(bank.activations) == {"relu"} and not any(bank.standardise))
-    fits = isinstance(model.weighting, FoldedWeighting) if bank is not None else model.generator is None
+    folded = isinstance(model.weighting, FoldedWeighting) if bank is not None else model.generator is None
     config = model.encoder.config
     bert = config.activation == "gelu" and not config.rotary
-    if not (plain and fits and bert) or task or model.invertible != "off":
+    return plain and folded and bert and not task and model.invertible == "off"
+
+
+def check(model: Model) -> None:
+    if not fits(model):
         known = "ZGUL with narrow adapters of the usual kind, and fine-tuned encoders"
         raise ZgulError(f"int8 is for {known}. This tagger is another model. Use --precision float32 or bfloat16.")
 
@@ -195,21 +200,28 @@ def check(model: Model) -> None:
 def to_graph(model: Model) -> bytes:
     """Write the layers and the head of a folded model as ONNX. Embeddings [B, T, d] go in, label scores come out."""
     check(model)
-    writer, encoder = _Writer(model), model.encoder
-    graph, hidden = writer.graph, "hidden"
-    for index in range(encoder.depth):
-        layer: Any = encoder.layers[index]
-        total = writer.encoder_layer(index, hidden)
-        if model.bank is not None:
-            total = graph("Add", total, writer.ensemble(index, total))
-        if len(model.task):
-            total = graph("Add", total, writer.task(index, total))
-        hidden = graph.norm(total, layer.norm)
-    logits = graph.product(graph.rounded(hidden, writer.rounding("head")), model.head.weight, model.head.bias)
-    kinds = graph.onnx.TensorProto
-    inputs = {"hidden": (kinds.FLOAT, ["B", "T", encoder.width])}
+    writer = _Writer(model)
+    logits, kinds = writer.layers("hidden"), writer.graph.onnx.TensorProto
+    inputs = {"hidden": (kinds.FLOAT, ["B", "T", model.encoder.width])}
     if model.bank is not None:
         inputs |= {"languages": (kinds.INT64, ["B", "T"]), "by_language": (kinds.FLOAT, ["L", "M", len(model.bank)])}
+    return writer.graph.serialised(inputs, logits, model.head.out_features)
+
+
+@torch.no_grad()
+def to_whole_graph(model: Model, words: Tensor, by_language: Tensor) -> bytes:
+    """Write a folded model for one language as ONNX. Piece ids [B, T] go in, all pieces of sentences of one length.
+
+    ``words`` [V, d] are the rows of the vocabulary that the file has, and ``by_language`` [L, 1, N] the language's
+    scores.
+    """
+    check(model)
+    writer = _Writer(model)
+    graph = writer.graph
+    graph.constant(by_language.expand(model.encoder.depth, -1, -1).numpy(), name="by_language")
+    graph.nodes.append(graph.onnx.helper.make_node("Sub", ["input_ids", "input_ids"], ["languages"]))  # all zero
+    logits = writer.layers(writer.embedded("input_ids", words.numpy()))
+    inputs = {"input_ids": (graph.onnx.TensorProto.INT64, ["B", "T"])}
     return graph.serialised(inputs, logits, model.head.out_features)
 
 
@@ -221,6 +233,43 @@ class _Writer:
 
     def rounding(self, name: str, zero: int = MIDDLE) -> Rounding:
         return Rounding.of(self.largest[name], zero)
+
+    def embedded(self, ids: str, words: Floats) -> str:
+        """`Encoder.embed`, with words in the 4-bit blocks of the embedded encoder, or in 8 bits with a step a row."""
+        graph, encoder = self.graph, self.model.encoder
+        count, width = words.shape
+        real, shape = int(graph.onnx.TensorProto.FLOAT), graph.integers(0, 0, width)
+        blocks = to_q4(words.reshape(-1, BLOCK)) if width % BLOCK == 0 else None
+        if blocks is None:
+            step = np.maximum(np.abs(words).max(axis=1, keepdims=True), TINY) / 127
+            scales, codes = graph.constant(step), graph.constant(np.rint(words / step), np.int8)
+            whole = graph("Cast", graph("Gather", codes, ids), to=real)
+        else:
+            scales = graph.constant(blocks[0].reshape(count, -1, 1), np.float16)
+            bytes_ = graph("Gather", graph.constant(blocks[1].reshape(count, -1, BLOCK // 2), np.uint8), ids)
+            low = graph("BitwiseAnd", bytes_, graph.constant(15, np.uint8))
+            high = graph("BitShift", bytes_, graph.constant(4, np.uint8), direction="RIGHT")
+            whole = graph("Cast", graph("Concat", low, high, axis=-1), to=real)
+            whole = graph("Sub", whole, graph.constant(8.0))
+        steps = graph("Cast", graph("Gather", scales, ids), to=real)
+        vectors = graph("Reshape", graph("Mul", whole, steps), shape)
+        places = (encoder.positions.weight[encoder.config.first_position :] + encoder.types.weight[0]).numpy()
+        length = graph("Shape", ids, start=1, end=2)
+        near = graph("Slice", graph.constant(places), graph.integers(0), length)
+        return graph.norm(graph("Add", vectors, near), encoder.norm)
+
+    def layers(self, hidden: str) -> str:
+        """Label scores from embeddings."""
+        graph, model = self.graph, self.model
+        for index in range(model.encoder.depth):
+            layer: Any = model.encoder.layers[index]
+            total = self.encoder_layer(index, hidden)
+            if model.bank is not None:
+                total = graph("Add", total, self.ensemble(index, total))
+            if len(model.task):
+                total = graph("Add", total, self.task(index, total))
+            hidden = graph.norm(total, layer.norm)
+        return graph.product(graph.rounded(hidden, self.rounding("head")), model.head.weight, model.head.bias)
 
     def encoder_layer(self, index: int, hidden: str) -> str:
         """`Encoder.layer`: f + x."""
@@ -286,21 +335,24 @@ def _matrix(linear: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 class Int8Layers:
-    """The session of a folded model. Several threads may use it."""
+    """The session of a folded model, made when it is first used. Several threads may use it."""
 
     def __init__(self, model: Model) -> None:
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-            raise ZgulError(f"int8 needs {', '.join(missing)}. Install them: pip install 'zgul[onnx]'")
-        import onnxruntime
-
+            raise ZgulError(f"int8 needs {', '.join(missing)}. Install them: pip install {' '.join(missing)}")
         check(model)
         self.model = model
+
+    @cached_property
+    def session(self) -> Any:
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn a core
         options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(_stored(model), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(_stored(self.model), options, providers=["CPUExecutionProvider"])
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Tensor:
@@ -317,8 +369,8 @@ class Int8Layers:
         return scores
 
 
-def _stored(model: Model) -> bytes:
-    """The graph of a model from the cache folder, where it is put when it is made."""
+def _stored(model: Model) -> str | bytes:
+    """The graph of a model: its file in the cache folder, or the graph itself when it was just made."""
     digest = hashlib.sha256(f"{VERSION} {MARGINS} {FLOOR} {SENTENCES}".encode())
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         # the vocabulary is not in the graph, and large: a part of it tells models apart
@@ -327,7 +379,7 @@ def _stored(model: Model) -> bytes:
         digest.update(part.detach().contiguous().numpy().data)
     path = cache_dir() / f"int8-{digest.hexdigest()[:24]}.onnx"
     if path.is_file():
-        return path.read_bytes()
+        return str(path)
     data = to_graph(model)
     with contextlib.suppress(OSError), atomic_write(path, "wb") as file:  # without a cache, it only takes longer
         file.write(data)

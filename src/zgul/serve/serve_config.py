@@ -8,7 +8,7 @@ from zgul.options import Options, option
 
 MAX_EM_STEPS = 20
 MAX_EM_RATE = 1000.0
-PRECISION = "bfloat16 and int8 are faster on machines that support them; int8: CPUs alone."
+PRECISION = "auto is int8 for parts of speech on CPUs that are fast in it, else float32."
 LIMITS, MACHINE = "Limits", "Machine"
 
 
@@ -22,7 +22,7 @@ class ServeConfig(Options):
     api_key: str = option("", "Key that clients must send; better given as ZGUL_API_KEY, which others cannot see.")
     cors: str = option("", "Origin whose pages may use the service, such as https://example.org.")
     device: str = option("cpu", "Where to compute; mps is for Macs.", metavar="cpu|cuda|mps|auto", panel=MACHINE)
-    precision: str = option("float32", PRECISION, metavar="float32|bfloat16|int8", panel=MACHINE)
+    precision: str = option("auto", PRECISION, metavar="auto|float32|bfloat16|int8", panel=MACHINE)
     workers: int = option(1, "Batches that are tagged side by side.", least=1, most=64, panel=MACHINE)
     max_bytes: int = option(2_000_000, "Bytes of a request, and of a file when unpacked.", least=1000, panel=LIMITS)
     max_words: int = option(20_000, "Words of a request.", least=1, panel=LIMITS)

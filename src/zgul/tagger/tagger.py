@@ -60,7 +60,7 @@ class Tagger:
     strategy: str
     em: Mapping[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
-    precision: str = "float32"  # of predictions
+    precision: str = "float32"  # of predictions; "auto" is int8 where it is fast and keeps F1
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
 
     def __post_init__(self) -> None:
@@ -118,7 +118,9 @@ class Tagger:
         with _MAKING_ENGINE:  # one for all threads
             own = vars(self)
             if "engine" not in own:
-                own["engine"] = engine(self.model, self.device, self.precision)
+                # int8 changes few tags, but in NER they are names: F1 falls by more than in POS (docs/tagging.md)
+                keep = self.precision == "auto" and self.task != "pos"
+                own["engine"] = engine(self.model, self.device, "float32" if keep else self.precision)
             return own["engine"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:

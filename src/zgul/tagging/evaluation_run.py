@@ -116,7 +116,7 @@ def evaluate(text_tagger: TextTagger, sentences: Sequence[Sentence], *, report: 
     pairs = Counter(tags for _, tags in mistakes).most_common(LISTED)
     confusions = [Confusion(*pair, count) for pair, count in pairs]
     name = (text_tagger.served[task].name, tagger.method.name, task, text_tagger.language.code)
-    settings = (inference, tagger.decode, tagger.precision, seconds)
+    settings = (inference, tagger.decode, tagger.engine.precision, seconds)
     return Evaluation(scores(gold, predicted), confusions, _worst_words(words, mistakes), *name, *settings)
 
 

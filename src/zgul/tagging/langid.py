@@ -7,6 +7,7 @@ rows is scaled by ``scale · n^-damping`` before the softmax. Both numbers were 
 calibrated.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from zgul.errors import ZgulError
 LONGEST = 5
 STEP = 1 / 12  # of the table's 8-bit numbers
 MAX_WORDS = 2000  # enough to be sure
+NO_SCRIPT = {"MODIFIER", "MASCULINE", "FEMININE", "MICRO"}  # first words of letters that all scripts share
+SCRIPT_SHARE = 0.1  # of a language's n-grams; fewer are loans
 TABLE = Path(__file__).with_name("langid.npz")
 
 _WORD = regex.compile(r"[\p{L}\p{M}’'ʼ-]+")
@@ -88,6 +91,21 @@ def ngrams(words: Iterable[str]) -> Iterable[str]:
         for length in range(1, LONGEST + 1):
             grams = (padded[start : start + length] for start in range(len(padded) - length + 1))
             yield from (gram for gram in grams if gram != " ")
+
+
+def scripts_in(text: str) -> set[str]:
+    """The scripts of the letters of a text, by the first word of their Unicode names: LATIN, CYRILLIC."""
+    return {unicodedata.name(letter, "").split(" ")[0] for letter in text if letter.isalpha()} - NO_SCRIPT
+
+
+def scripts_of(language: str) -> set[str]:
+    """The scripts that a language is written in, as its n-grams show. None if the table lacks the language."""
+    known = load()
+    if language not in known.languages:
+        return set()
+    column = known.table[:, known.languages.index(language)]
+    counts = Counter(script for gram, row in known.rows.items() if column[row] > 0 for script in scripts_in(gram))
+    return {script for script, count in counts.items() if count > SCRIPT_SHARE * counts.total()}
 
 
 def softmax(scores: Floats) -> Floats:

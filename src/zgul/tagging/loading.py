@@ -37,7 +37,7 @@ def load(
     adaptive: bool | None = None,
     weights: bool = False,
     device: str = "cpu",
-    precision: str = "float32",
+    precision: str = "auto",
 ) -> TextTagger:
     """Load a tagger for a language.
 
@@ -46,8 +46,9 @@ def load(
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
-    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="bfloat16"`` is faster on a CPU or
-    GPU that supports it, with nearly the same tags, and "int8" on a CPU.
+    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="auto"`` tags parts of speech in
+    int8 on CPUs that are fast in it, and computes in float32 otherwise. "bfloat16" is faster on a CPU or GPU that
+    supports it. Both give nearly the same tags as "float32".
     """
     language = find(lang)
     # check everything first, because loading takes seconds

@@ -1,18 +1,21 @@
 """Export a tagger for one language as an ONNX file, which runs without torch and without zgul.
 
-The whole ``Model.forward`` is traced, so any method can be exported. What depends on the language (lang2vec's scores,
-the adapter that MADX picks) becomes a constant. Entropy minimisation needs gradients and is left out.
-``onnx_example.py`` and ``onnx_readme.md`` are written beside the file.
+In int8 the file has the graph of `zgul.fast.int8`, with the vocabulary in 4 bits as in the embedded encoder. Pieces of
+scripts that the language does not have are left out (`pieces_to_keep`). In float32 the whole ``Model.forward`` is
+traced, so any method can be exported. What depends on the language (lang2vec's scores, the adapter that MADX picks)
+becomes a constant. Entropy minimisation needs gradients and is left out. ``onnx_example.py`` and ``onnx_readme.md`` are
+written beside the file.
 """
 
 import importlib.util
+import json
 import logging
 import shutil
 import sys
 import tempfile
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,15 +23,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zgul.encoders import PieceTokenizer, prune
 from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
+from zgul.fast.engine import engine
+from zgul.fast.int8 import fits, to_whole_graph
 from zgul.files import read_json, write_json
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
+from zgul.tagging.langid import scripts_in, scripts_of
 
 FORMAT = "zgul-onnx-1"
-NEEDED = ("onnx", "onnxscript", "onnxruntime")
+PRECISIONS = ("auto", "float32", "int8")
+NEEDED = {"float32": ("onnx", "onnxscript", "onnxruntime"), "int8": ("onnx", "onnxruntime")}
 TOLERANCE = 1e-3  # between torch's and onnxruntime's label scores, which are of the order of 10
+INT8_TOLERANCE = 0.1  # the same on the mean in int8, where a number between two codes may fall on either side
+MOST_PIECES = 130_000  # in int8: a row of the vocabulary has 216 bytes, so the file stays below 60 MB
 INPUTS, OUTPUTS = ["input_ids", "attention_mask"], ["logits"]
 
 
@@ -49,22 +59,33 @@ class _OneLanguage(nn.Module):
 
 
 def export_onnx(
-    tagger: Tagger, folder: Path | str, *, language: str, strategy: str | None = None, name: str = "given"
+    tagger: Tagger,
+    folder: Path | str,
+    *,
+    language: str,
+    strategy: str | None = None,
+    name: str = "given",
+    precision: str = "auto",
 ) -> None:
     """Write ``model.onnx``, its tokenizer, its labels and an example. Its outputs are first compared with torch's.
 
     ``strategy`` must be one without EM. The default is the tagger's own, or the method's first one without EM.
+    ``precision`` is float32, int8, or auto: int8 for parts of speech if the model can be written so.
     """
-    folder = Path(folder)
-    _check(folder)
-    tagger = tagger.to("cpu")
+    folder, tagger = Path(folder), tagger.to("cpu")
+    precision = _find_precision(tagger, precision)
+    _check(folder, NEEDED[precision])
     without_em = _without_em(tagger, strategy)
     wrapped = _OneLanguage(tagger.model, tagger.language_table([language], without_em).values).eval()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
-        _trace(wrapped, tagger).save(f"{made}/model.onnx", external_data=False)
-        _compare(wrapped, tagger, f"{made}/model.onnx")
-        _describe(tagger, Path(made), language, without_em, name)
+        tokenizer, path = tagger.pieces.tokenizer, f"{made}/model.onnx"
+        if precision == "int8":
+            tokenizer = _write_int8(tagger, wrapped.table, language, path)
+        else:
+            _trace(wrapped, tagger).save(path, external_data=False)
+            _compare(wrapped, tagger, path)
+        _describe(tagger, Path(made), language, without_em, name, tokenizer)
         folder.mkdir(exist_ok=True)
         for file in Path(made).iterdir():
             file.replace(folder / file.name)
@@ -74,9 +95,17 @@ def export_onnx(
         warnings.warn(f"{lost} The ONNX file has none: it tags like zgul tag --no-em.", ZgulWarning, stacklevel=2)
 
 
-def _check(folder: Path) -> None:
+def _find_precision(tagger: Tagger, precision: str) -> str:
+    if precision not in PRECISIONS:
+        raise ZgulError(f"The precision of an ONNX file is one of {', '.join(PRECISIONS)}, not {precision!r}.")
+    if precision == "auto":  # as in `Tagger.engine`
+        return "int8" if tagger.task == "pos" and fits(engine(tagger.model).model) else "float32"
+    return precision
+
+
+def _check(folder: Path, needed: Sequence[str]) -> None:
     """Refuse if packages are missing, or if the folder holds anything but an earlier export."""
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         raise ZgulError(f"ONNX export needs {', '.join(missing)}. Install them: pip install 'zgul[onnx]'")
     if folder.exists() and not folder.is_dir():
         raise ZgulError(f"{folder} is a file. Give a folder.")
@@ -104,6 +133,48 @@ def _trace(wrapped: _OneLanguage, tagger: Tagger) -> Any:
         return torch.onnx.export(wrapped, given, dynamo=True, verbose=False, dynamic_shapes=shapes, **names)
 
 
+def _write_int8(tagger: Tagger, table: Tensor, language: str, path: str) -> PieceTokenizer:
+    """Write the int8 graph, compare it with the engine's, and return the tokenizer of its vocabulary."""
+    from onnxruntime import InferenceSession
+
+    fast = engine(tagger.model, precision="int8")
+    encoder, whole = tagger.parts.encoder, tagger.pieces.tokenizer
+    tokenizer, words = whole, encoder.words.weight.detach()
+    if kept := pieces_to_keep(whole, language, tagger.parts.sources):
+        smaller, tokenizer = prune(encoder, whole, kept)
+        words = smaller.words.weight.detach()
+    old = [whole.backend.token_to_id(tokenizer.backend.id_to_token(row)) for row in range(len(words))]
+    ids = torch.randint(len(words), (4, 24), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    batch = Batch(torch.tensor(old)[ids], mask, mask, torch.zeros_like(ids), ids, ids[:, 0], ids[:, 0], table)
+    with torch.no_grad():
+        data = to_whole_graph(fast.model, words, fast.model.languages(batch)[0])
+    Path(path).write_bytes(data)
+    found = InferenceSession(data, providers=["CPUExecutionProvider"]).run(OUTPUTS, {INPUTS[0]: ids.numpy()})[0]
+    _refuse_above(float((torch.from_numpy(found) - fast(batch).logits).abs().mean()), INT8_TOLERANCE)
+    return tokenizer
+
+
+def pieces_to_keep(tokenizer: PieceTokenizer, language: str, sources: Sequence[str]) -> list[str]:
+    """The pieces of a language's scripts, then the most frequent others, up to MOST_PIECES. None if all fit.
+
+    The segmentation of a word has only pieces of the scripts that the word has. So words in the language's own scripts
+    are read as before. Scripts are those of `langid`, or of the sources if it does not know the language.
+    """
+    contents = json.loads(tokenizer.backend.to_str())["model"]
+    if contents["type"] != "Unigram" or len(contents["vocab"]) <= MOST_PIECES:
+        return []
+    known = [code for code in [language] if scripts_of(code)] or sources
+    own = {script for code in known for script in scripts_of(code)}
+
+    def rank(entry: tuple[str, float]) -> tuple[bool, bool, float]:
+        piece, score = entry
+        character = len(piece.removeprefix("▁")) <= 1  # `prune` keeps them in any case
+        return not character, not scripts_in(piece) <= own, -score
+
+    return [piece for piece, _ in sorted(contents["vocab"], key=rank)[:MOST_PIECES]]
+
+
 def _compare(wrapped: _OneLanguage, tagger: Tagger, path: str) -> None:
     """Refuse a file that computes something else than the model. It is tested at sizes that it was not traced with."""
     from onnxruntime import InferenceSession
@@ -116,11 +187,14 @@ def _compare(wrapped: _OneLanguage, tagger: Tagger, path: str) -> None:
         scores = session.run(OUTPUTS, dict(zip(INPUTS, (ids.numpy(), mask.numpy()), strict=True)))[0]
         with torch.no_grad():
             expected = wrapped(ids, mask)
-        away = float((torch.from_numpy(scores) - expected)[mask.bool()].abs().max())
-        if not away < TOLERANCE:
-            problem = f"The ONNX file gives other label scores than torch (by {away:.2g}), so it was not kept."
-            advice = "Update onnx, onnxscript and onnxruntime. If that does not help, report it."
-            raise ZgulError(f"{problem} {advice}")
+        _refuse_above(float((torch.from_numpy(scores) - expected)[mask.bool()].abs().max()), TOLERANCE)
+
+
+def _refuse_above(away: float, tolerance: float) -> None:
+    if not away < tolerance:
+        problem = f"The ONNX file gives other label scores than zgul (by {away:.2g}), so it was not kept."
+        advice = "Update onnx, onnxscript and onnxruntime. If that does not help, report it."
+        raise ZgulError(f"{problem} {advice}")
 
 
 def _sample(tagger: Tagger, batch: int, length: int) -> Tensor:
@@ -128,9 +202,9 @@ def _sample(tagger: Tagger, batch: int, length: int) -> Tensor:
     return torch.randint(pieces, (batch, length), generator=torch.Generator().manual_seed(0))
 
 
-def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: str) -> None:
+def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: str, tokenizer: PieceTokenizer) -> None:
     """Write the files beside the model: tokenizer, labels, an example and a README."""
-    pieces, tokenizer, method = tagger.pieces, tagger.pieces.tokenizer, tagger.method
+    pieces, method = tagger.pieces, tagger.method
     tokenizer.backend.save(str(folder / "tokenizer.json"))
     special = {piece: getattr(tokenizer, piece) for piece in ("begin", "end", "pad", "unknown")}
     about = {"task": tagger.task, "language": language, "labels": tagger.labels, "decode": tagger.decode}
