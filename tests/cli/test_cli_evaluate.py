@@ -168,7 +168,7 @@ def test_untagged_sentences_are_left_out(place, tmp_path):
         (["--data", "{place}/data", "--task", "both"], "--task pos or --task ner"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--decode", "crf"], "decode is one of words, sequence"),
         (["--data", "{place}/data", "--strategy", "guess"], "No method has a strategy 'guess'"),
-        (["--model", "{place}/zgul", "--data", "{place}/data", "--precision", "half"], "precision is one of float32"),
+        (["--model", "{place}/zgul", "--data", "{place}/data", "--precision", "half"], "precision is one of auto"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--em-start", "zero"], "start is one of scores"),
         (["--model", "{place}/zgul", "--data", "{place}/data", "--device", "gpu0"], "no device 'gpu0' here"),
     ],

@@ -259,7 +259,7 @@ def test_low_rank_updates_are_merged_whatever_the_weighting() -> None:
 
 
 def test_precisions_and_devices_that_do_not_exist() -> None:
-    with pytest.raises(ZgulError, match="precision is one of float32, bfloat16, int8, not 'half'"):
+    with pytest.raises(ZgulError, match="precision is one of auto, float32, bfloat16, int8, not 'half'"):
         engine(tagger_of("zgul").model, precision="half")
     with pytest.raises(ZgulError, match="There is no device 'potato' here"):
         engine(tagger_of("zgul").model, "potato")

@@ -25,7 +25,9 @@ def test_taggers_are_loaded_once_and_read_the_shipped_bank() -> None:
     tagger = load_shipped("germanic-pos")
     assert tagger is load_shipped("germanic-pos") is load_named("germanic-pos")
     assert tagger.bank_languages == ["en", "is", "de"]
-    assert zgul.load("fo", "pos").taggers["pos"] is zgul.load("gsw", "pos").taggers["pos"] is tagger
+    loaded = zgul.load("fo", "pos").taggers["pos"]
+    assert loaded is zgul.load("gsw", "pos").taggers["pos"] and loaded.precision == "auto"
+    assert loaded.model is tagger.model and zgul.load("fo", "pos", precision="float32").taggers["pos"] is tagger
 
 
 def test_threads_that_load_at_once_get_one_tagger_and_one_engine(

@@ -142,7 +142,7 @@ def test_em_can_be_switched_and_changed() -> None:
     ("choices", "problem"),
     [
         ({"task": "parse"}, "no task 'parse'"),
-        ({"precision": "half"}, "precision is one of float32, bfloat16"),
+        ({"precision": "half"}, "precision is one of auto, float32, bfloat16"),
         ({"device": "gpu0"}, "no device 'gpu0' here"),
         ({"em_steps": -1}, "steps must be at least 0"),
         ({"em_lr": -1.0}, "lr must be at least 0"),

@@ -78,7 +78,7 @@ def load_for_scoring(
     """A tagger as `zgul evaluate` scores it: a shipped one as `zgul tag` runs it, others with EM as they were tuned.
 
     ``decode`` replaces the tagger's own. ``choices`` are those of `choose_inference`, and ``place`` are the ``model``,
-    ``device`` and ``precision`` of `zgul.load`.
+    ``device`` and ``precision`` of `zgul.load`; scores are computed in float32 unless it is given.
     """
     EMConfig.from_dict(choices.get("changes", {}), "em_")  # check everything first, because loading takes seconds
     if decode is not None:
@@ -87,7 +87,7 @@ def load_for_scoring(
         raise ZgulError(f"No method has a strategy {strategy!r}. See: zgul methods")
     if task == "both":
         raise ZgulError("Only one task can be scored at a time. Choose --task pos or --task ner.")
-    loaded = load(lang, **place | {"task": task})
+    loaded = load(lang, **{"precision": "float32"} | place | {"task": task})
     ((task, tagger),) = loaded.taggers.items()
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
     ships = loaded.served[task].name in shipped_names()
