@@ -62,12 +62,22 @@ def choose(runs: list[Path]) -> None:
     print(json.dumps({"noise": chosen, "replaced": replaced}))
 
 
-def targets(run: Path, data: Path) -> None:
-    """Score the taggers before and after on the test files, as ``zgul tag`` reads them."""
+def made(group: str, runs: list[Path]) -> Path | None:
+    """The folder of a group's new tagger, if one of the runs has finished it."""
+    folders = (run / "taggers" / NAMES[group] for run in runs)
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+
+
+def targets(runs: list[Path], data: Path) -> None:
+    """Score the taggers before and after on the test files, as ``zgul tag`` reads them. No file is read twice."""
+    path = RESULTS / "targets.json"
     result: dict[str, Any] = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "f1": {}}
+    result |= read_json(path) if path.is_file() else {}
     for group in read_json(RESULTS / "choice.json")["replaced"]:
-        name = NAMES[group]
-        folders = {"before": SHIPPED / name, "after": run / "taggers" / name}
+        folder = made(group, runs)
+        if folder is None or GROUPS[group].targets[-1] in result["f1"]:
+            continue
+        folders = {"before": SHIPPED / NAMES[group], "after": folder}
         taggers = {
             key: load_saved(folder, SHIPPED / "adapters.safetensors", "embedded") for key, folder in folders.items()
         }
@@ -79,7 +89,7 @@ def targets(run: Path, data: Path) -> None:
             result["f1"][target] = {key: round(scores(gold, own).f1, 3) for key, own in tags.items()}
             result["f1"][target] |= {"low": round(difference.low, 3), "high": round(difference.high, 3)}
             print(target, result["f1"][target], flush=True)
-            write_json(RESULTS / "targets.json", result)
+            write_json(path, result)
 
 
 def tag(tagger: Tagger, language: str, sentences: list[Any]) -> list[list[str]]:
@@ -89,11 +99,13 @@ def tag(tagger: Tagger, language: str, sentences: list[Any]) -> list[list[str]]:
     return [prediction.tags for prediction in predicted]
 
 
-def ship(run: Path) -> None:
+def ship(runs: list[Path]) -> None:
     """Copy the taggers that replace others into the package."""
     f1 = read_json(RESULTS / "targets.json")["f1"]
     for group in read_json(RESULTS / "choice.json")["replaced"]:
-        folder, to = run / "taggers" / NAMES[group], SHIPPED / NAMES[group]
+        folder, to = made(group, runs), SHIPPED / NAMES[group]
+        if folder is None:
+            sys.exit(f"{NAMES[group]} is not in {', '.join(map(str, runs))}.")
         config = read_json(folder / "config.json")
         measured = {f"{target}/test/plain": f1[target]["after"] for target in GROUPS[group].targets}
         config["about"] |= {"scores": {"9-bit": measured}}
@@ -158,9 +170,9 @@ def main(arguments: list[str] | None = None) -> None:
     if given.step == "choose":
         choose(given.runs)
     elif given.step == "targets":
-        targets(given.runs[0], given.data)
+        targets(given.runs, given.data)
     elif given.step == "ship":
-        ship(given.runs[0])
+        ship(given.runs)
     else:
         report()
 
