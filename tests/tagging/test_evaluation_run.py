@@ -22,7 +22,7 @@ from zgul.tagging.text_tagger import Inference, TextTagger
 
 @pytest.fixture
 def tagger(taggers: Path) -> TextTagger:
-    return zgul.load("fo", "pos")
+    return zgul.load("fo", "pos", precision="float32")
 
 
 def sentences(count: int = 20) -> list[Sentence]:
