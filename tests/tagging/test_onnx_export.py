@@ -166,7 +166,7 @@ def test_int8_gives_the_tags_of_the_engine(tmp_path: Path) -> None:
     assert tagger.model.bank is not None
     tagger.model.bank.activations = ["relu"] * len(tagger.model.bank)  # as the shipped adapters have it
     with pytest.warns(ZgulWarning, match="tuned with 10 steps"):
-        export_onnx(tagger, tmp_path / "made", language="target")  # auto is int8 here
+        export_onnx(tagger, tmp_path / "made", language="target", precision="int8")
     assert [one.name for one in OnnxTagger(tmp_path / "made").session.get_inputs()] == ["input_ids"]
     expected = replace(tagger, precision="int8").predict(SENTENCES, strategy="plain")
     tags = [tag for prediction in expected for tag in prediction.tags]
