@@ -48,7 +48,7 @@ class ServiceRequests:
     def __init__(self, folder: Path) -> None:
         os.environ["ZGUL_TAGGERS"] = str(standin.stand_in_taggers(folder))
         logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it says more than anyone wants to read here
-        self.app = create_app(ServeConfig(open=False, **LIMITS))  # type: ignore[arg-type]
+        self.app = create_app(ServeConfig(open=False, precision="float32", **LIMITS))  # type: ignore[arg-type]
         self.loop = asyncio.new_event_loop()
         self.lifespan = self.app.router.lifespan_context(self.app)
         self.loop.run_until_complete(self.lifespan.__aenter__())

@@ -59,7 +59,7 @@ def test_the_command_line_wins_over_yaml_and_set_over_both(place, tmp_path):
     zgul(*options(place), *more, "--output", tmp_path / "out")
     values = saved(tmp_path / "out")
     assert (values["lr"], values["seed"], values["epochs"]) == (1e-3, 3, 1)
-    assert values["noise"] == {"sentences": 0.5, "words": 0.2, "edits": 1}
+    assert values["noise"] == {"sentences": 0.5, "words": 0.2, "edits": 1, "ciphers": 0.0, "romanised": 0.0}
     assert values["options"]["combine"] == "max" and values["options"]["dropout"] == 0.2
     assert values["weight_decay"] == 0.01 and values["unannotated"] == ["PUNCT"] and values["label_set_per_corpus"]
     tagger = load_tagger(tmp_path / "out")

@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 
 from zgul.cli import new_app
-from zgul.cli.shared_options import LanguageName, ModelName, Task
+from zgul.cli.shared_options import LanguageName, ModelName, Task, machine_option
 from zgul.errors import ZgulError
 from zgul.tagging.loading import load
 from zgul.tagging.onnx_export import export_onnx
 
 app = new_app()
-PRECISION = "int8 is small and fast; float32 is exact; auto is int8 for parts of speech, if the model has that form."
+PRECISION = "int8 is small and fast; float32 is exact; auto is int8 for parts of speech on the embedded encoder."
 
 
 @app.command()
@@ -23,7 +23,7 @@ def export(
     task: Task = None,
     model: ModelName = None,
     strategy: Annotated[str | None, typer.Option(help="Another way to infer, without EM: see zgul methods.")] = None,
-    precision: Annotated[str, typer.Option(metavar="auto|float32|int8", help=PRECISION)] = "auto",
+    precision: Annotated[str, machine_option(metavar="auto|float32|int8", help=PRECISION)] = "auto",
 ) -> None:
     """Write a tagger as ONNX. It needs only onnxruntime and tokenizers, and runs without entropy minimisation."""
     if task == "both":

@@ -82,8 +82,8 @@ class CharacterNoise:
         for letter, (chosen, chance) in zip(letters, rng.random((len(letters), 2)).tolist(), strict=True):
             for new in self._draw(_kind(letter), chance, other_than=letter) if chosen < CIPHERED else ():
                 table[ord(letter)] = new
-                if len(letter.upper()) == len(new.upper()) == 1:
-                    table[ord(letter.upper())] = new.upper()
+                if letter != (large := letter.upper()) and new != new.upper() and len(large) == len(new.upper()) == 1:
+                    table[ord(large)] = new.upper()
         return [word.translate(table) for word in words]
 
     def _edit(self, word: str, chances: list[float]) -> str:
