@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from embedded_taggers import load_saved
 from scores import DATA, DOCS, commit, markdown, paper_f1
+from scores import RESULTS as EMBEDDED
 from ship import SHIPPED, read_results
 
 from zgul.corpora.data_folder import DataFolder
@@ -36,6 +37,11 @@ from zgul.tagging.loading import choose_inference
 RESULTS = DOCS / "results" / "wide"
 NAMES = {"germanic": "germanic-pos", "slavic": "slavic-pos", "african": "african-ner"}
 VARIANTS = {"before": "as shipped before", "edits": "more sources, edits", "ciphers": "more sources, edits and ciphers"}
+HOW = {
+    "machine": "one core of a CPU, torch 2.13, bf16",
+    "seed": 0,
+    "command": "python scripts/embedded_taggers.py scripts/plans/wide.json --data WIDE --output RUN",
+}
 TEXT = Path(__file__).with_name("cards") / "beyond.md"
 
 
@@ -100,8 +106,10 @@ def tag(tagger: Tagger, language: str, sentences: list[Any]) -> list[list[str]]:
 
 
 def ship(runs: list[Path]) -> None:
-    """Copy the taggers that replace others into the package."""
-    f1 = read_json(RESULTS / "targets.json")["f1"]
+    """Copy the taggers that replace others into the package, and note how they were made."""
+    f1, lines = read_json(RESULTS / "targets.json")["f1"], [""]
+    provenance = read_json(EMBEDDED / "provenance.json")
+    results = {name: result for run in runs for name, result in read_results(run / "results.jsonl").items()}
     for group in read_json(RESULTS / "choice.json")["replaced"]:
         folder, to = made(group, runs), SHIPPED / NAMES[group]
         if folder is None:
@@ -111,6 +119,13 @@ def ship(runs: list[Path]) -> None:
         config["about"] |= {"scores": {"9-bit": measured}}
         write_json(to / "config.json", config)
         shutil.copyfile(folder / "model.safetensors", to / "model.safetensors")
+        name, start = NAMES[group], provenance.get(NAMES[group], provenance["taggers"])
+        lines.append(json.dumps(results[name] | {"f1_9bit": measured}))
+        made_at = f"Started from the tagger of {start['date']}, commit {start['commit']}."
+        provenance[name] = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "note": made_at} | HOW
+    write_json(EMBEDDED / "provenance.json", provenance)
+    with (EMBEDDED / "results.jsonl").open("a") as file:
+        file.write("\n".join(lines).lstrip("\n") + "\n")
 
 
 def report() -> None:
