@@ -115,7 +115,8 @@ def ship(runs: list[Path]) -> None:
         if folder is None:
             sys.exit(f"{NAMES[group]} is not in {', '.join(map(str, runs))}.")
         config = read_json(folder / "config.json")
-        measured = {f"{target}/test/plain": f1[target]["after"] for target in GROUPS[group].targets}
+        kinds = ("plain", "em")  # the same: EM takes no step
+        measured = {f"{target}/test/{kind}": f1[target]["after"] for target in GROUPS[group].targets for kind in kinds}
         config["about"] |= {"scores": {"9-bit": measured}}
         write_json(to / "config.json", config)
         shutil.copyfile(folder / "model.safetensors", to / "model.safetensors")

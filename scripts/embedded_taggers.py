@@ -34,6 +34,7 @@ from zgul import encoders
 from zgul.adapters.language_adapter import select_adapters
 from zgul.adapters.storage import load_adapters
 from zgul.corpora.data_folder import DataFolder
+from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.files import atomic_write
 from zgul.languages import GROUPS
@@ -92,7 +93,7 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
         em, result["em"] = choose_em(tagger, config, dev_sets)
         tagger = replace(tagger, em=em)
     elif config.start:  # the settings of the tagger that it started from are not tuned for this one
-        tagger = replace(tagger, em={}, strategy="plain")
+        tagger = replace(tagger, em={"": EMConfig(steps=0)})
     result["f1"] = score(tagger, spec, places.data)
     if spec.get("save"):
         about = {"training": settings, "history": history, "em": result.get("em")}

@@ -173,11 +173,13 @@ def test_auto_is_int8_where_it_is_fast_and_possible(monkeypatch: pytest.MonkeyPa
     assert torch.equal(slow(batch).logits, engine(tagger_of("zgul").model)(batch).logits)
 
 
-@pytest.mark.parametrize(("task", "chosen"), [("pos", "int8"), ("ner", "float32")])
-def test_auto_keeps_the_f1_of_names(task: str, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("about", "chosen"), [({"int8": True}, "int8"), ({"int8": False}, "float32"), ({}, "float32")])
+def test_auto_is_int8_only_where_it_was_measured_to_keep_f1(
+    about: dict[str, bool], chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("zgul.fast.engine.fast_in_int8", lambda: True)
-    assert replace(tagger_of("zgul"), task=task, precision="auto").engine.precision == chosen
-    assert replace(tagger_of("zgul"), task=task, precision="int8").engine.precision == "int8"
+    assert replace(tagger_of("zgul"), about=about, precision="auto").engine.precision == chosen
+    assert replace(tagger_of("zgul"), about=about, precision="int8").engine.precision == "int8"
 
 
 def test_a_session_is_made_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,12 +51,13 @@ def test_measured_languages_have_their_own_f1_as_their_tagger_ships(group) -> No
 
 
 def test_other_languages_have_that_of_a_relative_with_a_caution() -> None:
-    expected = expected_accuracy("Danish", "pos")
+    expected = expected_accuracy("Elfdalian", "pos")
     assert expected is not None and expected.measured_on == ("fo",)
     assert expected.f1 == expected_accuracy("fo", "pos").f1  # type: ignore[union-attr]
     assert "a guess" in expected.note and "Faroese (fo)" in expected.note and "by hand" in expected.note
     source = expected_accuracy("Icelandic", "pos")
-    assert source is not None and source.f1 > 90 and source.measured_on == GROUPS["germanic"].sources
+    assert source is not None and source.f1 > 90 and set(source.measured_on) > set(GROUPS["germanic"].sources)
+    assert "nl" in source.measured_on  # the tagger learnt from Dutch, though its bank has no adapter of it
 
 
 @pytest.mark.parametrize(("language", "task"), [("Finnish", "pos"), ("French", "pos"), ("ha", "pos"), ("fo", "ner")])

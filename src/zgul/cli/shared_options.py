@@ -13,7 +13,7 @@ TUNED = "as the tagger was tuned"
 TASK = "What to tag [default: the task of the language's group]."
 EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
-PRECISION = "bfloat16 and int8 (CPUs) are faster, with nearly the same tags; auto is int8 for POS where that is fast."
+PRECISION = "bfloat16 and int8 (CPUs) are faster, with nearly the same tags; auto is int8 where that keeps F1."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
 

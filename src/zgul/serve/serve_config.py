@@ -8,7 +8,7 @@ from zgul.options import Options, option
 
 MAX_EM_STEPS = 20
 MAX_EM_RATE = 1000.0
-PRECISION = "auto is int8 for parts of speech on CPUs that are fast in it, else float32."
+PRECISION = "auto is int8 where it is fast and keeps the tagger's F1, else float32."
 LIMITS, MACHINE = "Limits", "Machine"
 
 

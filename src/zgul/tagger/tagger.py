@@ -118,8 +118,8 @@ class Tagger:
         with _MAKING_ENGINE:  # one for all threads
             own = vars(self)
             if "engine" not in own:
-                # int8 changes few tags, but in NER they are names: F1 falls by more than in POS (docs/tagging.md)
-                keep = self.precision == "auto" and self.task != "pos"
+                # `about` says whether int8 was measured to keep this tagger's F1 (docs/tagging.md)
+                keep = self.precision == "auto" and self.about.get("int8") is not True
                 own["engine"] = engine(self.model, self.device, "float32" if keep else self.precision)
             return own["engine"]  # type: ignore[no-any-return]
 

@@ -46,9 +46,9 @@ def load(
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
-    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="auto"`` tags parts of speech in
-    int8 on CPUs that are fast in it, and computes in float32 otherwise. "bfloat16" is faster on a CPU or GPU that
-    supports it. Both give nearly the same tags as "float32".
+    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="auto"`` is int8 on CPUs
+    that are fast in it, for taggers that were measured to keep their F1, else float32. "bfloat16" is faster on a CPU or
+    GPU that supports it. Both give nearly the same tags as "float32".
     """
     language = find(lang)
     # check everything first, because loading takes seconds
