@@ -137,6 +137,7 @@ def report() -> None:
         "noise": ", ".join(f"`{noise}` for {task.upper()}" for task, noise in choice["noise"].items()),
         "replaced": ", ".join(NAMES[group] for group in choice["replaced"]) or "none",
         "targets": target_table(measured["f1"]),
+        "sources": source_table(),
         "choice_commit": choice["commit"],
         "targets_commit": measured["commit"],
         "date": measured["date"],
@@ -170,6 +171,17 @@ def target_table(f1: dict[str, dict[str, float]]) -> str:
             means = {key: mean(f1[target][key] for target in own) for key in ("before", "after")}
             rows.append(target_row(f"**{group.name}**", means, mean(map(paper_f1, own))))
     return markdown(["language", "before", "after", "change (95 %)", "the paper's ZGUL"], rows)
+
+
+def source_table() -> str:
+    """F1 on dev files of the paper's sources, before and after."""
+    path = RESULTS / "sources.json"
+    f1 = read_json(path)["f1"] if path.is_file() else {}
+    rows = []
+    for key, one in f1.items():
+        name, _, language = key.partition("/")
+        rows.append([name, str(find(language)), *(f"{one[when]:.1f}" for when in ("before", "after"))])
+    return markdown(["tagger", "source", "before", "after"], rows, words=2)
 
 
 def target_row(name: str, f1: dict[str, float], paper: float) -> list[str]:
