@@ -207,12 +207,7 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
     sources = ", ".join(find(source).name for source in config["sources"])
     lines = [
         f"ZGUL on the embedded encoder (12 layers, width 384, frozen) with updates of rank "
-        f"{training['options']['encoder_rank']} to its matrices, over the language adapters of {sources}",
-        *(
-            [f"trained further from the {training['start']} of before, on more languages"]
-            if training.get("start")
-            else []
-        ),
+        f"{config['options']['encoder_rank']} to its matrices, over the language adapters of {sources}",
         f"{training['epochs']} epochs, batches of {training['batch_size']}, learning rate {training['lr']:g} "
         f"({training['language_lr']:g} of it for lang2vec), {limit} sentences of a language, "
         f"character noise in {noise['words']:.0%} of the words of {noise['sentences']:.0%} of the sentences"
@@ -231,7 +226,8 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
     if em := config["about"].get("em"):
         lines.append(f"EM settings chosen on {em['by']}; EM that did not raise F1 there is switched off")
     lines.append(f"made {origin['date']} at commit {origin['commit']}, on {origin['machine']}")
-    return [*lines, f"`{origin['command']}`; everything that ships: `make recipe DATA=DIR OUT=RUN`"]
+    rest = "before and after it: `scripts/beyond.py`" if start else "everything else: `make recipe DATA=DIR OUT=RUN`"
+    return [*lines, f"`{origin['command']}`; {rest}"]
 
 
 # --- language adapters
