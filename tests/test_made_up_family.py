@@ -138,6 +138,6 @@ def test_global_weights_rank_the_sources_by_true_relatedness(seed: int) -> None:
     (prediction,) = tagger.predict(made.sentences(made.target, 1), strategy="plain", weights=True)
     assert prediction.weights is not None
     weights = prediction.weights[0, 1]  # the same for every word; mean over the layers
-    by_weight = [made.sources[n] for n in np.argsort(-weights)]
     by_relatedness = sorted(made.sources, key=lambda source: -made.similarity(made.target, source))
-    assert by_weight == by_relatedness, weights
+    ranked = weights[[made.sources.index(source) for source in by_relatedness]]
+    assert ranked[0] > 0.5 and (np.diff(ranked) < 0.01).all(), ranked  # those near zero may change places

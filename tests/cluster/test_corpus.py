@@ -140,7 +140,7 @@ def _is_ours(pid: int) -> bool:
 
 @pytest.mark.parametrize("own", [False, True], ids=["running cluster", "its own cluster"])
 def test_a_killed_driver(cluster: Any, folder: Path, own: bool) -> None:
-    Path("texts/book.txt").write_text(text(6000, seed=2))
+    Path("texts/book.txt").write_text(text(60000, seed=2))
     command = COMMAND + (["--workers", "1"] if own else ["--ray-address", cluster.address])
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 240
