@@ -24,7 +24,7 @@ def test_answers_are_as_openapi_says(api: Any, path: str) -> None:
     checks = [getattr(schemathesis.checks, name) for name in names]
 
     @given(case=api[path][method].as_strategy())
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
     def check(case: Any) -> None:
         case.call_and_validate(checks=checks)
 

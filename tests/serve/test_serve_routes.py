@@ -245,3 +245,9 @@ def shape(value: object) -> object:
     if isinstance(value, dict):
         return {name: shape(inner) for name, inner in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
+
+
+def test_an_empty_sentence_is_written(client: Client) -> None:
+    empty = {"text": "", "language": "", "words": [], "offsets": []}
+    answer = client.post("/v1/conllu?format=json", {"sentences": [empty]})
+    assert answer.status == 200 and json.loads(answer.body)["text"] == ""

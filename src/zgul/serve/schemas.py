@@ -11,7 +11,7 @@ WORD_LANGUAGES = "For each word its own language, or null."
 TAGGED = "What zgul tag --format json writes for a sentence."
 
 Task = Literal["pos", "ner"]
-Text = Annotated[str, AfterValidator(lambda text: text.encode("utf-8") and text)]  # half a character is refused
+Text = Annotated[str, AfterValidator(lambda text: text.encode("utf-8").decode("utf-8"))]  # half a character is refused
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$", max_length=1000)]
 Name = Annotated[str, Field(description=NAME, min_length=1, max_length=100)]
 Tag = Annotated[str, StringConstraints(pattern=r"^([A-Z]+|[BI]-[^\s\x00-\x1f]+)$", max_length=100)]
