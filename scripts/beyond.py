@@ -40,7 +40,8 @@ VARIANTS = {"before": "as shipped before", "edits": "more sources, edits", "ciph
 HOW = {
     "machine": "one core of a CPU, torch 2.13, bf16",
     "seed": 0,
-    "command": "python scripts/embedded_taggers.py scripts/plans/wide.json --data WIDE --output RUN",
+    "command": "python scripts/embedded_taggers.py scripts/plans/wide.json --data WIDE --output RUN "
+    "--adapters src/zgul/shipped",
 }
 TEXT = Path(__file__).with_name("cards") / "beyond.md"
 
