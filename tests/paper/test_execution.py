@@ -252,7 +252,7 @@ def test_a_second_encoder_of_another_kind(inputs, protocol, tmp_path):
 
 def test_a_head_from_a_file_is_used(inputs, protocol, tmp_path):
     small = replace(protocol, shares=(1.0,))
-    encoder, _ = Resources(inputs, small).encoder()
+    encoder, _ = Resources(inputs, small).encoder
     save_head(tmp_path / "head.safetensors", MLMHead(encoder.width, len(encoder.words.weight)), "encoder")
     given = replace(inputs, head=str(tmp_path / "head.safetensors"))
     assert execute(tmp_path / "out", given, small, ["text"]).failed == {}

@@ -3,9 +3,11 @@
 import shutil
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from small_experiment import SMALL, write_experiment
 from zgul.errors import ZgulError, ZgulWarning
@@ -191,7 +193,7 @@ def test_all_code_that_a_run_executes_counts():
         "training/noise.py",
     ):
         assert name in files
-    assert not [name for name in files if name.startswith(("cli/", "paper/report/"))]
+    assert not [name for name in files if name.startswith(("adaptation/", "cli/", "serve/", "paper/report/"))]
 
 
 def test_only(inputs, protocol):
@@ -224,6 +226,15 @@ def test_mistakes_are_explained(inputs):
         Protocol(groups=("celtic",))
     with pytest.raises(ZgulError, match="at least one seed"):
         Protocol(seeds=())
+    for name, given, problem in (
+        ("em_steps", (), "at least one number of EM steps"),
+        ("em_steps", (0, 5), "em_steps must be at least 1"),
+        ("em_rates", (), "at least one EM learning rate"),
+        ("em_rates", (-1.0,), "em_rates must be above 0"),
+        ("examples", (-5,), "examples must be at least 0"),
+    ):
+        with pytest.raises(ZgulError, match=problem):
+            Protocol(**{name: given})
     with pytest.raises(ZgulError, match="shares must be above 0 and at most 1"):
         Protocol(shares=(0.0,))
     with pytest.raises(ZgulError, match="No language adapters at"):
@@ -251,6 +262,14 @@ def test_estimates_come_from_what_was_measured(inputs, protocol, tmp_path):
     assert known.seconds(runs[0]) == 123.0
     assert known.seconds(runs[1]) == rough.seconds(runs[1])
     assert known.total(runs, 2) == pytest.approx(sum(map(known.seconds, runs)) / 2)
+
+
+def test_the_device_auto_is_the_gpu_if_there_is_one(inputs, protocol, monkeypatch):
+    auto = replace(inputs, device="auto")
+    for there, name in ((False, "cpu"), (True, "cuda")):
+        monkeypatch.setattr(torch.cuda, "is_available", partial(bool, there))
+        assert Estimate(auto, protocol).device == paper_plan(auto, protocol)[0].checksums["device"] == name
+    assert replace(inputs, device="cuda:1").device_kind == "cuda"
 
 
 def test_rates_tuned_elsewhere(inputs, tmp_path):

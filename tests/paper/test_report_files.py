@@ -12,7 +12,7 @@ import pytest
 
 import invented_results
 from zgul.errors import ZgulError
-from zgul.paper.export import export_results
+from zgul.paper.export import Export, export_results
 from zgul.paper.frame import Frame
 from zgul.paper.report import build_report, figures, open_results, report_files, side_by_side, write_report
 from zgul.paper.report.document import Cell, ReportTable, latex_table, markdown_table, write_html, write_markdown
@@ -162,19 +162,38 @@ def test_the_committed_report_is_what_its_export_gives():
             assert without_figures(page_file.read_text(encoding="utf-8")) == write_html(page, no_figures)
 
 
-def test_an_export_of_the_first_format_gives_a_report():
-    """The export of the cut protocol has neither predictions nor sentences, and a part that is no longer reported."""
-    exports = [
-        path for path in COMMITTED.glob("*.json.gz") if '"format": 1,' in gzip.decompress(path.read_bytes()).decode()
-    ]
-    if not exports:
-        pytest.skip("docs/results/paper has no export of the first format")
-    frame = open_results(exports[0])
+def test_an_export_of_the_first_format_gives_the_report_of_the_cut_protocol():
+    """This export has neither predictions nor sentences, and a part that is no longer reported."""
+    export = COMMITTED / "earlier-cut-protocol.json.gz"
+    assert '"format": 1,' in gzip.decompress(export.read_bytes()).decode()
+    frame = open_results(export)
     pages = build_report(frame)
     text = write_markdown(pages["index"])
     assert "| ZGUL is first, Germanic | does not hold | 51.3 | CPG 52.1 | −0.8 | −1.6 to −0.2 |" in text
     assert "| treated |" not in text and side_by_side(frame) is None and len(pages) == 1 + 15
     assert "![" in text and "![" not in write_markdown(pages["index"], figures=False)
+    folder = COMMITTED.parent / "cut-protocol"
+    made, kept = markdown_sections(pages["index"]), (folder / "report.md").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in kept.split("\n## ")[1:])
+    left_out = {title for title, content in made.items() if content.strip().startswith("No results yet")}
+    assert list(parts) == [title for title in made if title not in left_out | {"Relatedness"}]
+    for title, content in parts.items():
+        assert content.strip() == made[title].strip(), title
+    assert set(re.findall(r"\]\((figures/[^)]+)\)", kept)) == {f"figures/{p.name}" for p in folder.glob("figures/*")}
+
+
+def test_the_committed_export_becomes_a_folder_of_results_again(tmp_path):
+    """docs/results/README.md says how, in its first block of Python. From the folder, experiments continue."""
+    page = (COMMITTED.parent / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page, flags=re.S)[1]
+    place = COMMITTED / "export.json.gz"
+    exec(code.replace("docs/results/paper/export.json.gz", str(place)).replace('"results"', repr(str(tmp_path))), {})
+    store, export = Store(tmp_path), Export(place)
+    assert store.meta == export.meta and store.runs() == export.runs() and store.scores() == export.scores()
+    for score in export.scores(row="ZGUL"):
+        assert store.predictions(score.run, score.row, score.language) == export.predictions(
+            score.run, score.row, score.language
+        )
 
 
 def no_figures(_figure) -> dict[str, bytes]:

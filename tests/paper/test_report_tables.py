@@ -390,6 +390,52 @@ def test_a_lead_in_one_seed_only_is_not_beyond_chance(tmp_path):
     assert row["Verdict"].text == "not beyond chance" and row["Difference"].text.startswith("+")
 
 
+def without(store, **which):
+    """Take the scores from runs, as if they had not been made."""
+    for run in store.runs(part="zero-shot", **which):
+        store.update(run.hash, status="planned")
+    return store
+
+
+def test_a_verdict_from_one_seed_says_so(tmp_path):
+    frame, row = verdict(without(clear_cut(tmp_path, "ZGUL"), seed=1))
+    assert (row["Verdict"].text, row["Verdict"].bold) == ("holds, one seed", True)
+    assert tables.summary(frame)[0].endswith("The claim holds in 1.")
+    told = tables.coverage(frame)
+    assert "these seeds: 0." in told and "No runs yet, and so no verdict: Slavic, African, Indo-Aryan." in told
+
+
+def test_a_mean_over_fewer_seeds_than_beside_it_is_marked(tmp_path):
+    store = without(clear_cut(tmp_path, "ZGUL"), seed=1, method="cpg")
+    table = tables.zero_shot_table(open_results(store.folder), "pos")
+    assert [cell.mark for cell in cells(table, "CPG")] == [" (1 of 2 seeds)"] * 4
+    assert {cell.mark for row in ("SFT-M", "MADX-En") for cell in cells(table, row)} == {""}
+
+
+def test_zgul_is_not_called_first_before_all_baselines_have_run(tmp_path):
+    frame, row = verdict(without(clear_cut(tmp_path, "ZGUL"), method="cpg"))
+    assert (row["Verdict"].text, row["Verdict"].bold) == ("open without CPG", False)
+    assert tables.summary(frame)[0].endswith("in 0 of 0 groups. The claim holds in 0.")
+    assert cells(tables.zero_shot_table(frame, "pos"), "ZGUL")[-1].mark == ""
+    assert tables.find_claim(frame, "germanic", "EM helps").verdict == "holds"
+    whole = open_results(clear_cut(tmp_path / "whole", "SFT-M").folder)
+    then, now = cells(tables.earlier_tables({"then": whole, "now": frame})[0], "ZGUL is first, Germanic")
+    assert "does not hold" in then.text and "open without CPG" in now.text and not then.bold and not now.bold
+
+
+def test_a_group_with_runs_of_an_earlier_protocol_alone_is_shown(tmp_path):
+    groups = {"then": ("germanic", "slavic"), "now": ("germanic",)}
+    for name, chosen in groups.items():
+        seeds = (0, 1) if name == "then" else (0,)
+        invented_results.fill(tmp_path / name, groups=chosen, seeds=seeds, parts=("zero-shot",), sentences=3)
+    verdicts, averages, settings = tables.earlier_tables({name: open_results(tmp_path / name) for name in groups})
+    then, now = cells(verdicts, "EM helps, Slavic")
+    assert then.text and not then.bold and now.text == "–"
+    assert [group for group, _ in averages.spans] == ["Germanic", "Slavic"]
+    assert [cell.text for cell in cells(settings, "seeds")] == ["0, 1", "0"]
+    assert [cell.text for cell in cells(settings, "groups")] == ["Germanic, Slavic", "Germanic"]
+
+
 def test_parts_without_runs_say_what_fills_them(tmp_path):
     Store(tmp_path, create=True)
     report = build_report(open_results(tmp_path))

@@ -39,13 +39,10 @@ class RemoteStore(Store):
     def __init__(self, folder: Path, ask: Ask) -> None:
         self.folder, self._ask = folder, ask
 
-
-def _asking(method: str) -> Callable[..., Any]:
-    return lambda self, *arguments, **named: self._ask(method, arguments, named)
-
-
-for _method in ASKED:
-    setattr(RemoteStore, _method, _asking(_method))
+    def __getattribute__(self, name: str) -> Any:
+        if name in ASKED:
+            return lambda *arguments, **named: self._ask(name, arguments, named)
+        return super().__getattribute__(name)
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zgul.corpora import Sentence, read_labelled
-from zgul.corpora.sentence import TASKS
+from zgul.corpora.sentence import check_task
 from zgul.errors import ZgulError
 from zgul.evaluation import bootstrap_f1, mcnemar, scores
 from zgul.languages import GROUPS
@@ -81,8 +81,7 @@ def compare_runs(
 
 def _find_system(place: str, gold: Path | str | None, task: str) -> System:
     """Read a system. The name of the folder or file may contain a colon."""
-    if task not in TASKS:
-        raise ZgulError(f"there is no task {task!r}: choose pos or ner")
+    check_task(task)
     for border in (index for index in range(len(place) - 1, 0, -1) if place[index] == ":"):
         if Path(place[:border]).exists():
             name, _, row = place[border + 1 :].partition(":")

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.languages import most_related
+from zgul.methods.base import TIED
 from zgul.paper.plan import TEXT_RUN, Inputs, Protocol, Run
 from zgul.paper.store import DONE, Score, Store
 from zgul.tagger import Prediction, Tagger
@@ -57,12 +58,11 @@ class Resources:
         self.inputs, self.protocol = inputs, protocol
         self.data = DataFolder(inputs.data)
         self._sentences: dict[tuple[str, str, str, int], list[Sentence]] = {}
-        self._load_encoder = cache(lambda: encoders.load(inputs.encoder))
 
+    @cached_property
     def encoder(self) -> tuple[Encoder, PieceTokenizer]:
-        """A copy of the encoder that shares no weights, and the tokenizer."""
-        loaded, tokenizer = self._load_encoder()
-        return copy.deepcopy(loaded), tokenizer
+        """The encoder, whose weights all runs share, and the tokenizer."""
+        return encoders.load(self.inputs.encoder)
 
     def sentences(self, task: str, language: str, split: str, limit: int = 0) -> list[Sentence]:
         """A split, or a sample of ``limit`` of its sentences. The sample is the same for every run."""
@@ -182,16 +182,17 @@ class Executor:
     def _untrained(self, run: Run, config: TrainingConfig | None = None) -> Tagger:
         """A new tagger for a run, or for another configuration of it."""
         config = config or run.training()
-        encoder, data = self.resources.encoder(), self.resources.labelled(config)
+        (encoder, tokenizer), data = self.resources.encoder, self.resources.labelled(config)
         if run.extra.get("encoder"):
-            encoder[0].load_state_dict(load_tensors(self._text_folder(run) / ENCODER))
+            encoder = copy.deepcopy(encoder)
+            encoder.load_state_dict(load_tensors(self._text_folder(run) / ENCODER))
         inputs = self.resources.inputs
         places = config.adapters if config.adapters in ("new", "none") else inputs.adapters
         if run.extra.get("adapter"):  # the target's own, which was trained on its text
             places = f"{self._text_folder(run) / ADAPTER},{places}"
             config = replace(config, extra_adapters=(run.extra["language"],))
         config = replace(config, device=str(self.device), encoder=inputs.encoder, adapters=places)
-        tagger = new_tagger(config, data.labels, encoder=encoder)
+        tagger = new_tagger(config, data.labels, encoder=(encoder, tokenizer))
         tagger.model.start_head_at(data.label_shares().to(self.device))
         return replace(tagger, precision=self.precision)
 
@@ -285,7 +286,7 @@ class Executor:
         """EM settings for a row and a target: those of the row, or the best of the grid on a dev set."""
         if row["em"] is None:
             return None
-        base = EMConfig(start=row["start"], tied=row["strategy"] in ("em-tied", "emea"))
+        base = EMConfig(start=row["start"], tied=row["strategy"] in TIED)
         if isinstance(row["em"], dict):
             return asdict(replace(base, **row["em"]))
         config = run.training()
@@ -331,12 +332,13 @@ def read_text(run: Run, resources: Resources, folder: Path, device: torch.device
     the same text. Returns facts, among them the accuracy at masked places.
     """
     config, language = run.config, str(run.extra["language"])
-    encoder, tokenizer = resources.encoder()
+    shared, tokenizer = resources.encoder
+    encoder = copy.deepcopy(shared)
     pieces = PieceEncoder(tokenizer, encoder.max_pieces)
     lines = list(dict.fromkeys(resources.data.text_lines(language)))
     order = np.random.default_rng(5).permutation(len(lines))[: config["lines"] or None]
     kept = order[: max(1, round(run.extra["share"] * len(order)))]  # a larger share contains a smaller one
-    blocks = split_text([lines[int(index)] for index in kept], pieces, min(BLOCK, pieces.max_pieces + 2))
+    blocks = split_text([lines[int(index)] for index in kept], pieces, min(BLOCK, encoder.max_pieces))
     blocks = replace(blocks, held_out=blocks.held_out[:JUDGED])
     encoder.to(device)
     plain = AdapterConfig(steps=config["steps"], blocks=config["blocks"], lr=config["lr"], seed=run.seed)

@@ -176,7 +176,7 @@ def _note(store: Store, runs: Sequence[Run], experiment: Experiment) -> None:
         commit=provenance.commit() or before.get("commit", ""),
         encoder=Path(inputs.encoder).name,
         adapters=Path(inputs.adapters).name if "{lang}" not in inputs.adapters else inputs.adapters,
-        machine=provenance.machine(inputs.device),
+        machine=provenance.machine(inputs.device_kind),
         version=__version__,
     )
 
@@ -186,7 +186,7 @@ class Estimate:
 
     def __init__(self, inputs: Inputs, protocol: Protocol, store: Store | None = None) -> None:
         self.data, self.protocol = DataFolder(inputs.data), protocol
-        self.device = "cuda" if inputs.device == "cuda" else "cpu"
+        self.device = "cuda" if inputs.device_kind == "cuda" else "cpu"
         seconds = defaultdict(list)
         for run in store.runs(status=DONE) if store is not None else ():
             seconds[_kind(run)].append(run.seconds)

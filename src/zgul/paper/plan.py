@@ -18,6 +18,7 @@ from typing import Any
 
 from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import Sentence
+from zgul.devices import find_device
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import GROUPS, find
 from zgul.methods import find_method
@@ -54,12 +55,17 @@ class Inputs(Options):
     encoder: str = option("embedded", _TEXTS["encoder"], panel=WHAT)
     adapters: str = option("shipped", _TEXTS["adapters"], panel=WHAT)
     head: str = option("", "File with a masked-LM head for unlabelled text [default: trained].", panel=WHAT)
-    device: str = option("auto", _TEXTS["device"], metavar="cpu|cuda|auto", panel=WHAT)
+    device: str = option("auto", _TEXTS["device"], metavar="cpu|cuda|mps|auto", panel=WHAT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not os.path.isdir(self.data or "."):  # noqa: PTH112  # pathlib raises if the name is too long
             raise ZgulError(f"{self.data or '--data'}: no such folder. See: zgul data list")
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of the device, which may be another machine's: cpu, cuda or mps."""
+        return find_device("auto").type if self.device == "auto" else self.device.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -80,10 +86,10 @@ class Protocol(Options):
     accumulate: int = option(4, _TEXTS["accumulate"], least=1, panel=SMALLER)
     em_by: str = option("source", EM_HELP, choices=("source", "loso"), panel=SMALLER)
     em_sentences: int = option(300, _TEXTS["em_sentences"], least=0, panel=SMALLER)
-    em_steps: tuple[int, ...] = option(Grid().steps, "Numbers of EM steps to try, besides 0.", panel=SMALLER)
-    em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", panel=SMALLER)
+    em_steps: tuple[int, ...] = option(Grid().steps, "Numbers of EM steps to try, besides 0.", least=1, panel=SMALLER)
+    em_rates: tuple[float, ...] = option(Grid().rates, "EM learning rates to try.", above=0, panel=SMALLER)
     precision: str = option("auto", _TEXTS["precision"], choices=PRECISIONS, panel=SMALLER)
-    examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", panel=FEW)
+    examples: tuple[int, ...] = option((0, 10, 30, 70, 100), "Numbers of examples.", least=0, panel=FEW)
     few_epochs: int = option(10, "Epochs on the examples.", least=1, panel=FEW)
     few_batch: int = option(8, _TEXTS["batch_size"], least=1, panel=FEW)
     few_lr: float = option(0.0, "Learning rate [default: the method's own].", least=0, panel=FEW)
@@ -97,8 +103,9 @@ class Protocol(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.seeds:
-            raise ZgulError("Give at least one seed.")
+        for name, what in {"seeds": "seed", "em_steps": "number of EM steps", "em_rates": "EM learning rate"}.items():
+            if not getattr(self, name):
+                raise ZgulError(f"Give at least one {what}.")
 
     @property
     def tunes(self) -> bool:
@@ -195,7 +202,7 @@ class _Planner:
 
     def __init__(self, inputs: Inputs, protocol: Protocol, code: str, settings: Settings) -> None:
         self.inputs, self.protocol, self.settings, self.data = inputs, protocol, settings, DataFolder(inputs.data)
-        self.common = {"code": code, "encoder": provenance.of_encoder(inputs.encoder), "device": inputs.device}
+        self.common = {"code": code, "encoder": provenance.of_encoder(inputs.encoder), "device": inputs.device_kind}
         self.common |= {name: str(getattr(protocol, name)) for name in ("test_limit", "dev_limit")}
         self.common["em"] = json.dumps([protocol.em_steps, protocol.em_rates])
         self.adapters = provenance.of_adapters(inputs.adapters)

@@ -11,14 +11,15 @@ from pathlib import Path
 import torch
 
 import zgul
-from zgul.adapters.storage import SHIPPED_ADAPTERS
+from zgul.adapters.storage import SHIPPED_ADAPTERS, check_places
 from zgul.download import file_digest
 from zgul.encoders.embedded import SHA256, SUFFIX, VERSION
 from zgul.errors import ZgulError
 from zgul.files import shipped_folder
 
 ROOT = Path(zgul.__file__).parent
-NOT_RUN = ("cli/", "tagging/", "paper/report/")  # code that no run of an experiment executes
+# Code that no run of an experiment executes.
+NOT_RUN = ("adaptation/", "cli/", "cluster/", "serve/", "tagging/", "paper/report/")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -53,13 +54,10 @@ def of_encoder(name: str) -> str:
 
 def of_adapters(places: str) -> str:
     """Checksum of the language adapters at one place or, separated by commas, several."""
-    sums = []
-    for place in (part.strip() for part in places.split(",")):
-        path = shipped_folder() / SHIPPED_ADAPTERS if place == "shipped" else Path(place).expanduser()
-        sums.append(of_place(path) or (place if place == "new" or "{lang}" in place else ""))
-        if not sums[-1]:
-            raise ZgulError(f"No language adapters at {place!r}. Give shipped, new, a file, a folder or a hub name.")
-    return ",".join(sums)
+    check_places(places)
+    shipped, named = shipped_folder() / SHIPPED_ADAPTERS, [place.strip() for place in places.split(",")]
+    paths = [shipped if place == "shipped" else Path(os.path.expanduser(place)) for place in named]  # noqa: PTH111
+    return ",".join(of_place(path) or place for path, place in zip(paths, named, strict=True))
 
 
 @cache

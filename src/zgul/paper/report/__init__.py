@@ -106,6 +106,7 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
     zero_shot = f"{RUN} --only zero-shot"
     verdicts = tables.verdict_table(frame)
     summary = (*tables.summary(frame), *tables.attention_summary(frame))
+    answers = [tables.coverage(frame), summary, text("rule"), verdicts]
     tuning = [tables.tuning_table(frame, task) for task in tasks]
     em = [tables.em_choices_table(frame), tables.em_gains_table(frame), tables.em_tied_table(frame)]
     text_runs = [tables.unlabelled_table(frame), figures.unlabelled_curve(frame)]
@@ -115,7 +116,7 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
     parts: tuple[tuple[str, Blocks, str], ...] = (
         ("Ours and the paper's", [figures.overview(frame)], RUN),
         ("How the results were made", [_as_list(head(frame))], RUN),
-        ("Do the paper's claims hold here?", [summary, text("rule"), verdicts] if verdicts else [], RUN),
+        ("Do the paper's claims hold here?", answers if verdicts else [], RUN),
         ("Earlier protocols", tables.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
         ("Departures from the paper", [_as_list(departures(frame))], RUN),
         ("Zero-shot", [tables.zero_shot_table(frame, task) for task in tasks], zero_shot),
@@ -144,7 +145,7 @@ def head(frame: Frame) -> dict[str, str]:
     """How the results were made, in a few lines."""
     meta = frame.store.meta
     facts = {name: listed(meta[name]) for name in TABLES["facts"] if meta.get(name)}
-    facts["seeds"] = listed(sorted({run.seed for run in frame.runs})) or "–"
+    facts["seeds"] = tables.seeds_of(frame, frame.groups()) or listed(sorted({run.seed for run in frame.runs})) or "–"
     facts["departures from the paper"] = f"**{'; '.join(departures(frame))}** (explained in the section of that name)"
     return facts
 
@@ -156,6 +157,7 @@ def departures(frame: Frame) -> dict[str, str]:
     if encoder := frame.store.meta.get("encoder"):
         named["encoder"] = text("departure encoder", encoder=encoder)
     limits = [name for name in TABLES["limits"] if protocol.get(name)]
+    limits = [name for name in limits if not name.startswith("text_") or frame.groups("unlabelled")]
     if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in limits]:
         named["size"] = "; ".join(cuts) + "."
     if protocol:

@@ -56,7 +56,7 @@ def f1_table(name: str, blocks: Mapping[str, Sequence[str]], rows: Rows, **more:
     for group, languages in blocks.items():
         heads += [(group_title(group), title) for title in (*map(str.capitalize, languages), "Avg")]
         columns |= {code: [code] for code in languages} | {group: languages}
-    cells = {}
+    cells, runs = {}, {}
     for title, entries, paper in rows:
         for group, languages in blocks.items():
             if {*languages} != ({*GROUPS[group].targets} if group else paper.keys() - {""}):
@@ -65,14 +65,27 @@ def f1_table(name: str, blocks: Mapping[str, Sequence[str]], rows: Rows, **more:
         own = {column: average(entries, codes) for column, codes in columns.items()}
         if any(own.values()):
             cells[title] = [replace(cell(own[key], paper.get(key)), paper_std=stds.get(key)) for key in columns]
+            runs[title] = [found.runs if found else 0 for found in own.values()]
+    for place, counts in enumerate(zip(*runs.values(), strict=True)):
+        for title, count in zip(runs, counts, strict=True):
+            if 0 < count < max(counts):  # a mean over fewer seeds than beside it
+                cells[title][place] = replace(cells[title][place], mark=f" ({count} of {max(counts)} seeds)")
     return table(name, cells, heads, best=True, **more)
 
 
 def task_table(name: str, frame: Frame, task: str, rows: Rows, **more: Any) -> ReportTable | None:
     """F1 in the groups of a task side by side, as the paper prints them."""
     blocks = {group: frame.languages(group) for group in frame.groups() if GROUPS[group].task == task}
-    seeds = listed(sorted({run.seed for run in frame.runs_of("zero-shot")}))
-    return f1_table(f"{name}/{task}", blocks, rows, words={"task": task.upper(), "seeds": seeds}, **more)
+    words = {"task": task.upper(), "seeds": seeds_of(frame, blocks)}
+    return f1_table(f"{name}/{task}", blocks, rows, words=words, **more)
+
+
+def seeds_of(frame: Frame, groups: Iterable[str]) -> str:
+    """The seeds of the zero-shot runs, by group if the groups differ."""
+    seeds = {name: listed(sorted({run.seed for run in frame.runs_of("zero-shot", name)})) for name in groups}
+    if len({*seeds.values()}) == 1:
+        return next(iter(seeds.values()))
+    return "; ".join(f"{group_title(group)} {own}" for group, own in seeds.items())
 
 
 def zero_shot_table(frame: Frame, task: str) -> ReportTable | None:
@@ -189,6 +202,7 @@ class Claim:
     differences: list[float]  # of the averages, seed by seed
     tests: list[McNemar]  # on the group's words, seed by seed; ZGUL is the first system
     paper: str  # the paper's difference
+    missing: Sequence[str] = ()  # baselines without scores, one of which might be closer
 
     @property
     def p(self) -> float:
@@ -197,10 +211,17 @@ class Claim:
 
     @property
     def verdict(self) -> str:
+        if self.missing:
+            return f"open without {listed(self.missing)}"
         more_words = all(test.only_first > test.only_second for test in self.tests)
         if min(self.differences) > 0 and more_words and self.p < numbers.ALPHA:
             return HOLDS
         return "not beyond chance" if self.own > self.other else "does not hold"
+
+    @property
+    def told(self) -> str:
+        """The verdict. "In every seed" asks little of a single one, so this is said."""
+        return self.verdict + (", one seed" if len(self.differences) == 1 else "")
 
 
 def find_claim(frame: Frame, group: str, statement: str = FIRST) -> Claim | None:
@@ -208,6 +229,7 @@ def find_claim(frame: Frame, group: str, statement: str = FIRST) -> Claim | None
     by_row = {row: averages(frame.entries(row, group), frame.languages(group)) for row in ZERO_SHOT}
     baselines = {row: mean(by_row[row].values()) for row in BASELINES if by_row[row]}
     row = TABLES["claims"][statement] or max(baselines, key=lambda row: baselines[row], default="")
+    missing = [row for row in BASELINES if row not in baselines] if statement == FIRST else []
     pairs = [(own, by_row[row][seed]) for seed, own in by_row[ZGUL].items() if seed in by_row.get(row, {})]
     if not pairs:
         return None
@@ -220,7 +242,7 @@ def find_claim(frame: Frame, group: str, statement: str = FIRST) -> Claim | None
     else:
         paper = signed(numbers.printed_average(group, ZGUL) - numbers.printed_average(group, row))
     own, other = map(mean, zip(*pairs, strict=True))
-    return Claim(statement, group, row, own, other, [first - second for first, second in pairs], tests, paper)
+    return Claim(statement, group, row, own, other, [first - second for first, second in pairs], tests, paper, missing)
 
 
 def find_claims(frame: Frame) -> dict[str, Claim]:
@@ -234,7 +256,7 @@ def verdict_table(frame: Frame) -> ReportTable | None:
     claims, rows = find_claims(frame), {}
     for title, claim in claims.items():
         words = [[test.only_first for test in claim.tests], [test.only_second for test in claim.tests]]
-        verdict = Cell(text=claim.verdict, bold=claim.verdict == HOLDS)
+        verdict = Cell(text=claim.told, bold=claim.verdict == HOLDS)
         cells: list[Item] = [verdict, claim.own, f"{claim.row} {claim.other:.1f}", signed(claim.own - claim.other)]
         cells.append(f"{signed(min(claim.differences))} to {signed(max(claim.differences))}")
         cells += [round(mean(counts)) if counts else None for counts in words]
@@ -244,14 +266,21 @@ def verdict_table(frame: Frame) -> ReportTable | None:
 
 
 def summary(frame: Frame) -> list[str]:
-    """One sentence for each claim."""
+    """One sentence for each claim that can be judged."""
     sentences, found = [], find_claims(frame).values()
     for statement in dict.fromkeys(claim.statement for claim in found):
-        claims = [claim for claim in found if claim.statement == statement]
+        claims = [claim for claim in found if claim.statement == statement and not claim.missing]
         ahead, held = sum(claim.own > claim.other for claim in claims), sum(claim.verdict == HOLDS for claim in claims)
         what = "its average is the highest, its own ablations aside," if statement == FIRST else "it raises the average"
         sentences.append(f"**{statement}**: {what} in {ahead} of {len(claims)} groups. The claim holds in {held}.")
     return sentences
+
+
+def coverage(frame: Frame) -> str:
+    """Which groups and seeds the verdicts rest on."""
+    left = listed(group_title(group) for group in GROUPS if group not in frame.groups())
+    missing = document.text("coverage-missing", groups=left) if left else ""
+    return document.text("coverage", seeds=seeds_of(frame, frame.groups()), missing=missing)
 
 
 def signed(value: float) -> str:
@@ -264,17 +293,23 @@ def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
         return []
     claims = [find_claims(frame) for frame in frames.values()]
     verdicts: dict[str, list[Item]] = {}
-    for title, now in claims[-1].items():
+    for title in dict.fromkeys(title for found in reversed(claims) for title in found):
+        now, own = claims[-1].get(title), [found.get(title) for found in claims]
+        final = now.verdict if now and not now.missing else None
         verdicts[title] = [
-            Cell(text=f"{signed(c.own - c.other)} ({c.verdict})", bold=c.verdict != now.verdict) if c else "–"
-            for c in (found.get(title) for found in claims)
+            Cell(text=f"{signed(c.own - c.other)} ({c.told})", bold=final not in (None, c.verdict)) if c else "–"
+            for c in own
         ]
-    groups = [*frames.values()][-1].groups()
+    groups = [group for group in GROUPS if any(group in frame.groups() for frame in frames.values())]
     columns = {(group_title(group), name): (group, frame) for group in groups for name, frame in frames.items()}
     averages = {row: [average(f.entries(row, g), f.languages(g)) for g, f in columns.values()] for row in ZERO_SHOT}
     protocols = [frame.store.meta.get("protocol", {}) for frame in frames.values()]
     shared = [name for name in protocols[-1] if all(name in protocol for protocol in protocols)]
     settings = {name: [listed(protocol[name]) for protocol in protocols] for name in shared}
+    for name in TABLES["extended"]:
+        settings.pop(name, None)
+    settings["seeds"] = [seeds_of(frame, frame.groups()) for frame in frames.values()]
+    settings["groups"] = [listed(map(group_title, frame.groups())) for frame in frames.values()]
     settings["tuning runs"] = [str(len(frame.runs_of("tuning"))) for frame in frames.values()]
     return [
         table("earlier-verdicts", verdicts, ("Claim", *frames)),
