@@ -11,7 +11,7 @@ from standin import words
 from zgul.adaptation import adapting, rounds
 from zgul.adaptation.adapting import AdaptConfig, parse_budget
 from zgul.corpora import Sentence, columns
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.progress import Status
 from zgul.tagging.delta import NOTE, TENSORS, load_delta
 from zgul.tagging.loading import load_named, load_shipped
@@ -142,9 +142,17 @@ def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConf
     def keep(status: Status) -> None:
         totals[status.stage] = status.total
 
-    config = replace(quick, epochs=2000)
-    zgul.adapt("fo", text=text, output=tmp_path / "out", config=config, budget=4.0, report=keep)
-    assert rounds.TRIED <= totals["round 1"] < 2000
+    config = replace(quick, epochs=20_000)  # five batches each
+    zgul.adapt("fo", text=text, output=tmp_path / "out", config=config, budget=2.0, report=keep)
+    assert rounds.TRIED <= totals["round 1"] < 20_000
+    with pytest.warns(ZgulWarning, match=r"Only \d+ of the \d+ batches fit into the time"):
+        zgul.adapt("fo", text=text, output=tmp_path / "out2", config=replace(quick, batch=1), budget=0.01)
+
+
+def test_a_gpu_reads_the_text_more_often_unless_the_user_says_otherwise() -> None:
+    cpu, gpu = (AdaptConfig(lr=2e-4).on(torch.device(device)) for device in ("cpu", "cuda"))
+    assert (cpu.epochs, cpu.batch, cpu.lr) == (3, 16, 2e-4)
+    assert (gpu.epochs, gpu.batch, gpu.lr) == (8, 64, 2e-4)
 
 
 def test_budgets_are_times() -> None:
@@ -160,16 +168,21 @@ def test_mistakes_of_users_are_explained(text: Path, labelled: Path, tmp_path: P
         zgul.adapt("fo", output=out)
     with pytest.raises(ZgulError, match="no such file"):
         zgul.adapt("fo", text=tmp_path / "missing.txt", output=out)
-    few = tmp_path / "few.txt"
-    few.write_text("ha wa ja\n", "utf-8")
+    short = tmp_path / "few.txt"
+    short.write_text("ha wa ja\n", "utf-8")
     with pytest.raises(ZgulError, match="at least 60"):
-        zgul.adapt("fo", text=few, output=tmp_path / "other")
+        zgul.adapt("fo", text=short, output=tmp_path / "other")
     with pytest.raises(ZgulError, match="holds other files"):
         zgul.adapt("fo", labelled=labelled, output=tmp_path)
     with pytest.raises(ZgulError, match="no tag that the tagger knows"):
-        zgul.adapt("fo", labelled=[Sentence(["a"], ["B-PER"])], output=tmp_path / "third")
-    with pytest.raises(ZgulError, match="at least 6"):
-        zgul.adapt("fo", labelled=sentences(3), output=tmp_path / "fourth")
+        zgul.adapt("fo", labelled=6 * [Sentence(["a"], ["B-PER"])], output=tmp_path / "third")
+    for few in ([], sentences(3)):
+        with pytest.raises(ZgulError, match=f"At least 6 .* Here are {len(few)}"):  # before the text is learnt
+            zgul.adapt("fo", text=text, labelled=few, output=tmp_path / "fourth")
+    assert not (tmp_path / "fourth").exists()  # else the next try would be told of an unfinished run
     zgul.adapt("fo", labelled=labelled, output=tmp_path / "done", config=quick)
+    for wrong in ({"text": tmp_path / "missing.txt"}, {"text": short}, {"labelled": sentences(3)}):
+        with pytest.raises(ZgulError, match=r"no such file|t least"):
+            zgul.adapt("fo", **wrong, output=tmp_path / "done", overwrite=True)
     with pytest.raises(ZgulError, match="adapted already"):
         zgul.adapt("fo", labelled=labelled, output=tmp_path / "again", model=tmp_path / "done")

@@ -6,7 +6,7 @@ import pytest
 
 from standin import words
 from zgul.adaptation.raw_text import HELD_OUT, read_text
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 
 LINES = words().text("s0", 200)
 
@@ -36,6 +36,26 @@ def test_the_sample_is_even_and_the_same_for_a_seed(tmp_path: Path) -> None:
     assert len(first.train) + len(first.held_out) == 80 and len(first.held_out) == 80 // HELD_OUT
     late = {tuple(line.split()) for line in LINES[100:]}
     assert 20 < sum(tuple(sentence.words) in late for sentence in first.train) < 60
+
+
+def test_text_of_another_language_as_a_whole_is_warned_of(tmp_path: Path) -> None:
+    """A user may have taken the wrong file. A language that cannot be recognised may look like any relative."""
+    english = [f"This is a line of another language, with the number {n} in it." for n in range(90)]
+    (tmp_path / "a.txt").write_text("\n\n".join(english), "utf-8")
+    for code in ("fo", "hsb", "pl"):
+        with pytest.warns(ZgulWarning, match=r"looks like English \(en\), not like"):
+            read_text([tmp_path / "a.txt"], code, 1000)
+    for code in ("en", "nl", "eu"):
+        assert len(read_text([tmp_path / "a.txt"], code, 1000).train) == 86
+
+
+def test_empty_files_and_wrong_names_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(ZgulError, match=r"The text has 0 sentences, .* Give more text"):
+        read_text([tmp_path / "empty.txt"], "fo", 1000)
+    for given in (["missing.txt"], [tmp_path / "empty.txt", "missing.txt"], ["some words"]):
+        with pytest.raises(ZgulError, match=f"{given[-1]}: no such file or folder$"):
+            read_text(given, "fo", 1000)
 
 
 def test_too_little_text_is_refused(tmp_path: Path) -> None:

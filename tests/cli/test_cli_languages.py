@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.languages import SOURCES, TARGETS, similarity
-from zgul.tagging.serving import describe
+from zgul.tagging.serving import adapted_names, describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::zgul.errors.ZgulWarning")
 
@@ -47,6 +47,19 @@ def test_the_list_as_json() -> None:
     assert len(rows) == 3 + 3 + 4 + 4 + 15
     assert {row["language"]["code"] for row in rows} == {*SOURCES, *TARGETS}
     assert [row["most_related"] for row in rows if row["language"]["code"] == "fo"] == ["is"]
+
+
+@pytest.mark.parametrize("name", adapted_names())
+def test_a_language_with_an_adapted_tagger_also_names_the_zero_shot_one(name: str) -> None:
+    code, task = name.rsplit("-", 1)
+    text = " ".join(run("languages", code).split())
+    (served,) = [one for one in describe(code).taggers if one.task == task]
+    assert f"{name}: {served.base}, adapted to raw text of" in text
+    assert f"zgul tag --no-adapted uses {served.base} as it is (zero-shot)" in text
+    if served.expected and served.zero_shot:
+        assert f"expect an F1 of about {served.expected.f1:.0f}" in text
+        assert f"an F1 of about {served.zero_shot.f1:.0f} is expected" in text
+    assert name in run("languages")
 
 
 def test_one_language() -> None:
@@ -105,7 +118,10 @@ def test_the_taggers_that_serve_a_language_are_named_with_the_reason() -> None:
 
 
 @pytest.mark.usefixtures("taggers")
-def test_no_tagger_is_claimed_where_none_is_installed() -> None:
+def test_no_tagger_is_claimed_where_none_is_installed(tmp_path: Path) -> None:
+    text = " ".join(run("languages", "fo").split())
+    assert "all-pos: germanic: shares Icelandic-Faroese with Icelandic (is) the accuracy is not known" in text
+    (tmp_path / "all-pos" / "config.json").unlink()
     text = " ".join(run("languages", "fo").split())
     assert "germanic-pos: germanic: shares Icelandic-Faroese with Icelandic (is) (not installed)" in text
 

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zgul.adaptation.judging import Change, Checked, changed_words, check_held_out, cross_validate, score, tags_of
+from zgul.adaptation import judging
 from zgul.adaptation.raw_text import RawText, read_text
 from zgul.adaptation.rounds import Lesson, Plan, Round
 from zgul.adaptation.student import Student, one_hot
 from zgul.corpora.data_folder import DataFolder, read_labelled, source_split
-from zgul.corpora.sentence import Sentence
+from zgul.corpora.sentence import Sentence, check_task
 from zgul.devices import find_device
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import atomic_write
@@ -46,7 +46,7 @@ from zgul.tagging.delta import (
     save_delta,
 )
 from zgul.tagging.loading import load_named
-from zgul.tagging.serving import check_task, serving
+from zgul.tagging.serving import adapted_names, serving
 from zgul.tagging.text_tagger import check_script
 from zgul.tensors import load_tensors, save_tensors
 from zgul.training import distributed
@@ -54,6 +54,7 @@ from zgul.training.config import NoiseConfig
 from zgul.training.labelled_data import sample
 
 WORK = "work"  # folder inside the output, for what a continued run needs
+LEAST = 6  # labelled sentences; with fewer, nothing can be left out that tells anything
 READY = 0.9  # share of the budget for training; the rest is for reading, measuring and saving
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 _CPU = Path("/proc/cpuinfo")
@@ -62,19 +63,34 @@ _UNITS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class AdaptConfig(Options):
-    """The recipe. The defaults were chosen on languages that are neither sources nor targets: docs/adapt.md."""
+    """The recipe. 0 stands for what suits the device (`DEFAULTS`). docs/adapt.md says how the defaults were chosen."""
 
     sentences: int = option(5000, "Sentences of raw text that are used, sampled evenly.", least=1)
-    epochs: int = option(3, "Times that a round reads the text.", least=1)
+    epochs: int = option(0, "Times that a round reads the text [default: 3, on a GPU 8].", least=0)
     rounds: int = option(1, "Rounds of self-training.", least=1, most=5)
     masked: float = option(0.3, "Weight of masked pieces in the first round; 0: none.", least=0)
     noise: float = option(0.5, "Share of the sentences that get spelling noise.", least=0, most=1)
-    lr: float = option(5e-4, "Learning rate.", above=0)
+    ciphers: float = option(
+        0.0, "Share of the sentences in which some letters are always replaced by others.", least=0, most=1
+    )
+    batch: int = option(0, "Sentences in a batch of raw text [default: 16, on a GPU 64].", least=0)
+    lr: float = option(0.0, "Learning rate for raw text [default: 5e-4, on a GPU 1e-3].", least=0)
     rank: int = option(8, "Rank of the updates of the encoder.", least=1, most=64)
     adapter: bool = option(True, "Give the language an adapter of its own in the bank, if there is raw text.")
     few_epochs: int = option(12, "Times that the labelled sentences are read.", least=1)
     few_lr: float = option(5e-4, "Learning rate for labelled sentences.", above=0)
     seed: int = option(0, "Random seed: sample, order, noise, masks.", least=0, below=2**32)
+
+    def on(self, device: torch.device) -> "AdaptConfig":
+        """The recipe with the defaults of a device."""
+        defaults = DEFAULTS[device.type != "cpu"]
+        return replace(self, **{name: getattr(self, name) or value for name, value in defaults.items()})
+
+
+DEFAULTS: tuple[dict[str, Any], dict[str, Any]] = (  # on a CPU, where larger ones would take hours, and on a GPU
+    {"epochs": 3, "batch": 16, "lr": 5e-4},
+    {"epochs": 8, "batch": 64, "lr": 1e-3},
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,7 @@ class Adaptation:
     labelled: int = 0  # sentences
     steps: list[Step] = field(default_factory=list)
     changed: float = 0.0  # share of the words of held-out text whose tag changed, in percent
-    examples: list[Change] = field(default_factory=list)
+    examples: list[judging.Change] = field(default_factory=list)
     dev_before: float | None = None  # F1 on --dev
     dev_after: float | None = None
     megabytes: float = 0.0
@@ -145,28 +161,29 @@ def adapt(
 
     Give raw ``text`` (files or folders), ``labelled`` sentences, or both. ``data`` is a data folder with labelled
     sentences of the tagger's source languages, which are then learnt beside the text. ``dev`` is labelled, too; it is
-    only scored, before and after, and decides nothing. ``model`` is the tagger to start from; the default is the
-    shipped one that serves the language. ``budget`` (``"30m"``, or seconds) fits the work to a time. A run that was
-    stopped is continued with ``resume``.
+    only scored, before and after, and decides nothing. ``model`` is the tagger to start from. The default is the
+    shipped one that serves the language: for labels alone the adapted one, if there is one. ``budget`` (``"30m"``, or
+    seconds) fits the work to a time. A run that was stopped is continued with ``resume``.
     """
-    started, config = time.monotonic(), config or AdaptConfig()
+    started = time.monotonic()
     language = find(lang)
     files = [text] if isinstance(text, str | Path) else list(text)
     if not files and labelled is None:
         raise ZgulError("Give raw text (--text FILE), labelled sentences (--labelled FILE), or both.")
     seconds = parse_budget(budget)
-    folder, place = Path(output), str(find_device(device))
-    name, base = _base(language, task, model, place)
-    few = _labelled(labelled, base, language.code)
-    judged = _labelled(dev, base, language.code)
-    work = prepare_output(folder, resume=resume, overwrite=overwrite)
+    folder, place = Path(output), find_device(device)
+    config = (config or AdaptConfig()).on(place)
+    name, base = _base(language, task, model, str(place), adapted=not files)
+    few, judged = _labelled(labelled, base, language.code, LEAST), _labelled(dev, base, language.code)
+    work = check_output(folder, resume=resume, overwrite=overwrite)
     distributed.wait()  # until all processes have looked at the folder
     raw = read_text(files, language.code, config.sentences, seed=config.seed, report=report) if files else None
     if raw is not None:
         check_script(base, raw.train[:200], begun=False)
     gold = _source_sentences(data, base, len(raw.train), config.seed) if data and raw is not None else []
     checksum = base_checksum(base_folder(name))
-    _claim(work, [language.code, name, checksum, config.to_dict()], [*(raw.train if raw else ()), *gold, *few])
+    read = [*(raw.train if raw else ()), *gold, *few]
+    _claim(work, [language.code, name, checksum, config.to_dict()], read, overwrite)
     result = Adaptation(language.code, base.task, name, str(folder), labelled=len(few))
     teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
     if raw is not None:
@@ -202,7 +219,7 @@ class _Teaching:
         if done.is_file():
             self.student.restore(load_tensors(done))
             return
-        seconds = max(1.0, share * (self.ends - time.monotonic()))
+        seconds = share * (self.ends - time.monotonic())
         Round(self.student, lesson, self.plan, folder=self.work, seconds=seconds).run(self.report)
         trained = {name: value for name, value in self.student.named_parameters() if value.requires_grad}
         if distributed.is_first():
@@ -217,12 +234,13 @@ class _Teaching:
         teacher.precision = student.precision
         sentences, soft = [*raw.train, *gold], self._soft_labels(teacher, raw.train)
         known = one_hot(gold, self.base.labels)
-        noise, figures = NoiseConfig(sentences=config.noise), dict[str, float]()
-        settings: dict[str, Any] = {"epochs": config.epochs, "lr": config.lr, "noise": noise}
+        noise, figures = NoiseConfig(sentences=config.noise, ciphers=config.ciphers), dict[str, float]()
+        settings: dict[str, Any] = {"epochs": config.epochs, "lr": config.lr, "batch": config.batch, "noise": noise}
         held = student.encode(raw.held_out)
         if config.masked:
             student.add_masked_head(student.encode(raw.train))
-            head = Lesson("masked-LM head", raw.train, soft, 1, 2e-3, masked=1.0, tags=False, seed=config.seed)
+            steady: dict[str, Any] = {"masked": 1.0, "tags": False, "batch": config.batch, "seed": config.seed}
+            head = Lesson("masked-LM head", raw.train, soft, 1, 2e-3, **steady)
             self.learn(head, 0.2)
             figures["masked accuracy before"] = self.plan.decide("masked before", student.masked_accuracy(held))
         for number in range(config.rounds):
@@ -235,7 +253,7 @@ class _Teaching:
                 figures["masked accuracy after"] = self.plan.decide("masked after", student.masked_accuracy(held))
             if number + 1 < config.rounds:
                 soft = distributed.of_first(student.probabilities(raw.train))
-        checked = check_held_out(teacher, student, raw.held_out, config.seed)
+        checked = judging.check_held_out(teacher, student, raw.held_out, config.seed)
         self._keep("raw text", before, checked, figures)
 
     def _soft_labels(self, teacher: Student, sentences: Sequence[Sentence]) -> Tensor:
@@ -247,14 +265,14 @@ class _Teaching:
             save_tensors(path, {"soft": soft})
         return soft
 
-    def _keep(self, name: str, before: dict[str, Tensor], checked: Checked, figures: dict[str, float]) -> None:
+    def _keep(self, name: str, before: dict[str, Tensor], checked: judging.Checked, figures: dict[str, float]) -> None:
         """Keep what was learnt from text, or undo it. Labelled sentences decide if there are any."""
         kept, reason = checked.kept, checked.reason
         if figures and figures["masked accuracy after"] <= figures["masked accuracy before"]:
             kept, reason = False, "it does not guess masked pieces better than before"
         if self.few:
             old = Student(self.base, self.student.language, rank=1, adapter=False)
-            figures |= {"F1 before": score(old, self.few), "F1 after": score(self.student, self.few)}
+            figures |= {"F1 before": judging.score(old, self.few), "F1 after": judging.score(self.student, self.few)}
             kept = figures["F1 after"] >= figures["F1 before"]
             reason = f"the labelled sentences, which it has not learnt from, are tagged {'better' if kept else 'worse'}"
         kept = distributed.of_first(kept)
@@ -267,7 +285,7 @@ class _Teaching:
         student, config, few = self.student, self.config, self.few
         start = student.trained()
         settings: dict[str, Any] = {"epochs": config.few_epochs, "lr": config.few_lr, "batch": 8, "seed": config.seed}
-        figures = cross_validate(self.base, student, few, self.learn, settings)
+        figures = judging.cross_validate(self.base, student, few, self.learn, settings)
         student.restore(start)
         kept = distributed.of_first(figures["F1 after"] > max(figures["F1 before"], figures["F1 without labels"]))
         if kept:
@@ -297,7 +315,7 @@ def fastest_precision(device: torch.device) -> str:
     return "bfloat16" if device.type != "cpu" or "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
-def prepare_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
+def check_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
     """Refuse to overwrite a finished result or another run, and return the folder for work in progress."""
     work = folder / WORK
     if folder.exists() and not folder.is_dir():
@@ -305,25 +323,26 @@ def prepare_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
     if resume and overwrite:
         raise ZgulError("--resume continues what is there, and --overwrite replaces it. Give only one of them.")
     if overwrite:
-        for path in (folder / NOTE, folder / TENSORS) if distributed.is_first() else ():
-            path.unlink(missing_ok=True)
-        if distributed.is_first():
-            shutil.rmtree(work, ignore_errors=True)
-    elif is_delta(folder):
+        return work
+    if is_delta(folder):
         shutil.rmtree(work, ignore_errors=True)  # of a run that was killed after its last act
         done = "is adapted to the end already" if resume else "holds a finished result"
         raise ZgulError(f"{folder} {done}. Choose another --output, or replace it with --overwrite.")
-    elif work.is_dir() and not resume:
+    if work.is_dir() and not resume:
         raise ZgulError(f"{folder} holds an unfinished run. Continue it with --resume, or replace it with --overwrite.")
-    elif folder.is_dir() and not work.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not work.is_dir() and any(folder.iterdir()):
         raise ZgulError(f"{folder} holds other files. Choose another --output.")
-    elif resume and not work.is_dir():
+    if resume and not work.is_dir():
         warnings.warn(f"{folder} has nothing to continue. Adapting starts anew.", ZgulWarning, stacklevel=3)
     return work
 
 
-def _claim(work: Path, settings: list[Any], sentences: list[Sentence]) -> None:
+def _claim(work: Path, settings: list[Any], sentences: list[Sentence], overwrite: bool) -> None:
     """Note what the work in progress belongs to. Refuse to continue with other settings, text or labels."""
+    if overwrite and distributed.is_first():  # only now, because all inputs were found to be fit
+        for path in (work.parent / NOTE, work.parent / TENSORS):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for sentence in sentences:
         digest.update(repr((sentence.words, sentence.tags)).encode())
@@ -338,15 +357,15 @@ def _claim(work: Path, settings: list[Any], sentences: list[Sentence]) -> None:
             file.write(digest.hexdigest())
 
 
-def _base(language: Language, task: str | None, model: str | Path | None, device: str) -> tuple[str, Tagger]:
+def _base(lang: Language, task: str | None, model: str | Path | None, device: str, adapted: bool) -> tuple[str, Tagger]:
     """The name of the tagger to start from, and the tagger."""
     if task is not None:
         check_task(task)
-    if model is not None and is_delta(model):
+    if model is not None and (is_delta(model) or str(model) in adapted_names()):
         raise ZgulError(f"{model} was adapted already. Start from a tagger, with all the text and labels at once.")
     if model is None:
-        group = assign_group(language)
-        served = serving(language, task or (group.task if group else "pos"))
+        group = assign_group(lang)
+        served = serving(lang, task or (group.task if group else "pos"), adapted=adapted)
         if served.warning:
             warnings.warn(served.warning, ZgulWarning, stacklevel=3)
         return served.name, load_named(served.name, device)
@@ -357,22 +376,22 @@ def _base(language: Language, task: str | None, model: str | Path | None, device
     return (str(Path(model).resolve()) if local else str(model)), tagger
 
 
-def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, language: str) -> list[Sentence]:
+def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, lang: str, least: int = 1) -> list[Sentence]:
     """Labelled sentences of a file, or those given. They must have labels that the tagger knows."""
     if given is None:
         return []
-    read = read_labelled(given, base.task, language) if isinstance(given, str | Path) else list(given)
-    sentences = [Sentence(one.words, one.tags, language) for one in read if one.tags is not None]
-    used = {tag for sentence in sentences for tag in sentence.tags or ()}
-    if not used & set(base.labels):
+    read = read_labelled(given, base.task, lang) if isinstance(given, str | Path) else list(given)
+    sentences = [Sentence(one.words, one.tags, lang) for one in read if one.tags is not None]
+    if len(sentences) < least:
+        raise ZgulError(f"At least {least} labelled sentences are needed. Here are {len(sentences)}.")
+    if not any(tag in base.labels for sentence in sentences for tag in sentence.tags or ()):
         raise ZgulError(f"The labelled sentences have no tag that the tagger knows ({', '.join(base.labels)}).")
     return sentences
 
 
 def _source_sentences(data: str | Path, base: Tagger, most: int, seed: int) -> list[Sentence]:
     """Labelled sentences of the tagger's sources, as many together as there are sentences of raw text."""
-    training, found = dict(base.about.get("training", {})), list[Sentence]()
-    sources = list(base.parts.sources)
+    training, found, sources = dict(base.about.get("training", {})), list[Sentence](), base.parts.sources
     for code in sources:
         split = source_split(training.get("group", ""), code, "train")
         own = DataFolder(data).sentences(base.task, code, split)
@@ -388,14 +407,14 @@ def _finish(
     result: Adaptation, started: float, config: AdaptConfig,
 ) -> None:  # fmt: skip
     """Measure the tagger as it will be on disk, save the delta, and remove the work in progress."""
-    save_delta(folder / WORK / "result", delta)
-    adapted = apply_delta(base, load_delta(folder / WORK / "result"))
+    trial = folder / WORK / "result"
+    save_delta(trial, delta)
+    adapted = apply_delta(base, load_delta(trial))
     shown = raw.held_out if raw is not None else few
-    result.changed, result.examples = changed_words(shown, tags_of(base, shown), tags_of(adapted, shown))
+    result.changed, result.examples = judging.changed_words(shown, base, adapted)
     if dev:
-        result.dev_before, result.dev_after = score(base, dev), score(adapted, dev)
-    tensors = folder / WORK / "result" / TENSORS
-    size = tensors.stat().st_size if tensors.is_file() else 0
+        result.dev_before, result.dev_after = judging.score(base, dev), judging.score(adapted, dev)
+    size = (trial / TENSORS).stat().st_size if (trial / TENSORS).is_file() else 0
     result.megabytes, result.seconds = size / 1e6, time.monotonic() - started
     about = result.to_dict() | {"config": config.to_dict()}
     private = ("output", "verdict", "examples")  # the examples quote the text

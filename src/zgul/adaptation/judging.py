@@ -16,7 +16,6 @@ from torch import Tensor
 from zgul.adaptation.rounds import Lesson
 from zgul.adaptation.student import Student, one_hot
 from zgul.corpora.sentence import Sentence, to_iob2
-from zgul.errors import ZgulError
 from zgul.evaluation import scores
 from zgul.tagger import Tagger
 from zgul.tagging.loading import choose_inference
@@ -28,7 +27,6 @@ MOST_CHANGED = 0.35  # share of the tags: a student that differs more from its t
 SLACK = 1.0  # points of steadiness that chance may take
 SHOWN, BESIDE = 20, 4  # changed words that are shown, with this many words before and after
 FOLDS, FEW = 3, 150  # up to so many sentences are judged in folds; more are judged by one part that is left out
-LEAST = 6  # labelled sentences; with fewer, nothing can be left out that tells anything
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,6 @@ def cross_validate(
 
     It is that of the shipped tagger as it tags ("before"), of the student before it learns them, and after.
     """
-    if len(few) < LEAST:
-        raise ZgulError(f"{len(few)} labelled sentences cannot show whether they help. Give at least {LEAST}.")
     folds = FOLDS if len(few) <= FEW else 1
     size = -(-len(few) // FOLDS) if folds > 1 else min(200, len(few) // 5)
     order = np.random.default_rng([settings["seed"], 13]).permutation(len(few)).tolist()
@@ -113,13 +109,11 @@ def score(tagger: Tagger | Student, sentences: Sequence[Sentence]) -> float:
     return scores([sentence.tags or [] for sentence in sentences], tags_of(tagger, sentences)).f1
 
 
-def changed_words(
-    sentences: Sequence[Sentence], old: list[list[str]], new: list[list[str]]
-) -> tuple[float, list[Change]]:
+def changed_words(sentences: Sequence[Sentence], old: Tagger, new: Tagger) -> tuple[float, list[Change]]:
     """The share of words whose tag changed, in percent, and some of them, of different words and kinds of change."""
     changes: dict[tuple[str, str, str], Change] = {}
     count = total = 0
-    for sentence, before, after in zip(sentences, old, new, strict=True):
+    for sentence, before, after in zip(sentences, tags_of(old, sentences), tags_of(new, sentences), strict=True):
         total += len(sentence)
         for at, (one, other) in enumerate(zip(before, after, strict=True)):
             if one != other:

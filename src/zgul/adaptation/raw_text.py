@@ -39,7 +39,6 @@ class RawText:
     held_out: list[Sentence]
     read: int = 0  # sentences
     dropped: dict[str, int] = field(default_factory=dict)  # by reason
-    sampled: int = 0  # sentences that the sample had room for, before foreign ones were dropped
 
     @property
     def words(self) -> int:
@@ -69,21 +68,18 @@ def read_text(
         if count % EVERY == 0:
             report(Status("reading text", count, 0))
     report(Status("reading text", count, count))
-    sampled = len(kept)
-    kept = _without_foreign(kept, language)
-    dropped["of another language"] += sampled - len(kept)
+    sampled, kept = kept, _without_foreign(kept, language)
+    dropped["of another language"] += len(sampled) - len(kept)
     if len(kept) < LEAST:
-        reasons = ", ".join(f"{times} {reason}" for reason, times in dropped.items() if times) or "nothing else"
-        problem = f"Of {count} sentences of text, {len(kept)} can be used ({reasons})"
+        reasons = ", ".join(f"{times} {reason}" for reason, times in dropped.items() if times) or "none was dropped"
+        problem = f"The text has {count} sentences, of which {len(kept)} can be used ({reasons})"
         raise ZgulError(f"{problem}, and at least {LEAST} are needed. Give more text, or labelled sentences.")
     train = [sentence for number, sentence in enumerate(kept, start=1) if number % HELD_OUT]
-    return RawText(train, kept[HELD_OUT - 1 :: HELD_OUT], count, dict(dropped), sampled)
+    return RawText(train, kept[HELD_OUT - 1 :: HELD_OUT], count, dict(dropped))
 
 
 def _sentences(given: Sequence[str | Path], language: str) -> Iterator[Sentence]:
-    for source in find_sources(given):
-        if source.path is None:
-            raise ZgulError(f"{' '.join(map(str, given))[:60]}: no such file. Raw text is given as files or folders.")
+    for source in find_sources(given, files_only=True):
         with source.open() as text:
             for sentence in read(text, language):
                 yield Sentence(list(sentence.words), language=language, text=sentence.text)
@@ -111,6 +107,7 @@ def _without_foreign(sentences: list[Sentence], language: str) -> list[Sentence]
     """Leave out the sentences that surely look like a language that the text hardly looks like."""
     guesses = [next(iter(langid.load().guesses(" ".join(sentence.words))), None) for sentence in sentences]
     counts = Counter(guess.code for guess in guesses if guess)
+    langid.warn_of(max(counts, key=counts.__getitem__, default=language), language)
     usual = {code for code, times in counts.items() if times >= USUAL * len(sentences)} | {language}
     pairs = zip(sentences, guesses, strict=True)
     return [one for one, guess in pairs if guess is None or guess.code in usual or guess.probability < SURE]

@@ -11,6 +11,7 @@ that the first steps took; the plan file keeps that number for a run that is con
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,22 +26,22 @@ from zgul.adaptation.student import Student, soft_loss
 from zgul.corpora.sentence import Sentence
 from zgul.devices import mixed_precision, release_memory
 from zgul.encoders.batches import Batch, EncodedCorpus
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import read_json, write_json
 from zgul.progress import Report, Status, silent
 from zgul.training import distributed
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import NoiseConfig
-from zgul.training.noise import CharacterNoise, letter_counts
-from zgul.training.optimiser import Optimiser
-from zgul.training.trainer import deferred_interrupt
+from zgul.training.noise import noisy_words
+from zgul.training.optimiser import Optimiser, rate_share
+from zgul.training.trainer import LENGTH_STEP, deferred_interrupt, mixed_batches
 
 POOL = 40  # batches that are sorted by length together
 WARMUP = 0.1  # share of the steps in which the learning rate rises
 TRIED = 6  # steps that are timed before a budget fixes the number of steps
 CHECKPOINT_EVERY = 20.0  # seconds
-TOKENS = 640  # that are computed at once; each takes half a megabyte
-RELEASE_EVERY = 25  # steps: batches of changing shapes leave holes in memory
+TOKENS = (640, 16384)  # that are computed at once, on a CPU and on a GPU; each takes half a megabyte
+RELEASE_EVERY = 5  # steps: batches of changing shapes leave holes in memory
 
 
 @dataclass
@@ -134,6 +135,9 @@ class Round:
         """Fit the number of steps to the budget, from the time that the first ones took."""
         fits = int(self.seconds / (seconds / TRIED))
         self.total = self.plan.decide(f"steps: {self.lesson.name}", max(before + TRIED, min(self.total, before + fits)))
+        if self.lesson.tags and self.total < self.per_epoch:
+            few = f"Only {self.total} of the {self.per_epoch} batches fit into the time. Give a larger --budget."
+            warnings.warn(few, ZgulWarning, stacklevel=4)
 
     def _step(self, corpus: EncodedCorpus, rows: Tensor) -> float:
         """One update. A batch of long sentences is computed in parts, because it would take gigabytes at once.
@@ -142,21 +146,25 @@ class Round:
         """
         step, seed, device = self.progress.step, self.lesson.seed, self.student.device
         self.student.train()
-        self.optimiser.set_lr(self._lr(step))
+        self.optimiser.set_lr(self.lesson.lr * rate_share(step, self.total, WARMUP))
         self.student.zero_grad()
         distributed.seed_step(seed, step)
         draws = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
-        total, at_once = torch.zeros((), device=device), max(1, TOKENS // (int(corpus.lengths[rows].max()) + 2))
+        total, at_once = torch.zeros((), device=device), self._at_once(int(corpus.lengths[rows].max()) + 2)
         for part in torch.split(rows, at_once):
-            loss = self._loss(corpus.batch(part, int(corpus.lengths[part].max()) + 2), draws) * (len(part) / len(rows))
+            length = corpus.padded_length(int(corpus.lengths[part].max()) + 2, LENGTH_STEP)
+            loss = self._loss(corpus.batch(part, length), draws) * (len(part) / len(rows))
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
-        distributed.sum_gradients(self.optimiser.optimised, total)
-        self.optimiser.step()
+        self.optimiser.step(total)
         if not math.isfinite(float(total)):
             raise ZgulError(f"The loss is no longer a number in the round {self.lesson.name!r}. Lower --lr.")
         return float(total)
+
+    def _at_once(self, length: int) -> int:
+        """How many chunks of this length are computed at once."""
+        return max(1, TOKENS[self.student.device.type != "cpu"] // length)
 
     def _loss(self, batch: Batch, draws: torch.Generator) -> Tensor:
         """The loss of this process's sentences, as a share of the mean over all words of the batch."""
@@ -179,27 +187,15 @@ class Round:
         return loss
 
     def _encode(self, epoch: int) -> EncodedCorpus:
-        lesson, words = self.lesson, None
-        if lesson.noise:
-            noise = CharacterNoise(letter_counts(lesson.sentences), lesson.noise)
-            rng = np.random.default_rng([lesson.seed, 3, epoch])
-            words = noise.apply([sentence.words for sentence in lesson.sentences], rng)
+        lesson = self.lesson
+        words = noisy_words(lesson.sentences, lesson.noise, np.random.default_rng([lesson.seed, 3, epoch]))
         return self.student.encode(lesson.sentences, words)
 
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[Tensor]:
         """All chunks once, in batches of similar length."""
-        rng, size = np.random.default_rng([self.lesson.seed, 5, epoch]), self.lesson.batch
-        lengths = corpus.lengths.cpu().numpy()
-        order = rng.permutation(len(lengths))
-        pools = [order[start : start + size * POOL] for start in range(0, len(order), size * POOL)]
-        ordered = [pool[np.argsort(lengths[pool], kind="stable")] for pool in pools]
-        batches = [pool[at : at + size] for pool in ordered for at in range(0, len(pool), size)]
-        return [torch.from_numpy(batches[index]).to(self.student.device) for index in rng.permutation(len(batches))]
-
-    def _lr(self, step: int) -> float:
-        warm = max(1.0, WARMUP * self.total)
-        share = min((step + 1) / warm, max(0.0, self.total - step) / max(1.0, self.total - warm))
-        return float(self.lesson.lr * share)
+        rng = np.random.default_rng([self.lesson.seed, 5, epoch])
+        batches = mixed_batches(corpus.lengths.cpu().numpy(), self.lesson.batch, POOL, rng)
+        return [torch.from_numpy(rows).to(self.student.device) for rows in batches]
 
     def _save(self) -> None:
         if self.checkpoint is not None and distributed.is_first():

@@ -27,7 +27,7 @@ from zgul.tagger import Tagger
 from zgul.tagging.delta import ADAPTER, UPDATE, add_to_bank
 from zgul.training.masked_lm import MLMHead
 
-BATCH_TOKENS = 1024  # that are read at once without gradients
+BATCH_TOKENS = (1024, 16384)  # that are read at once without gradients, on a CPU and on a GPU
 MAX_PIECES = 128  # longer sentences are cut into chunks
 MASKED = 0.15
 
@@ -121,7 +121,7 @@ class Student(nn.Module):
         torch.manual_seed(0)
         self.eval()
         right = total = 0
-        for batch in corpus.batches(BATCH_TOKENS, alike=0.9):
+        for batch in corpus.batches(BATCH_TOKENS[self.device.type != "cpu"], alike=0.9):
             masked = self.mask(batch)
             with mixed_precision(self.device, self.precision):
                 scores = self.guess(self.model(masked.batch)[masked.places])
@@ -135,12 +135,12 @@ class Student(nn.Module):
         """Label probabilities [words, C] of sentences, on the CPU. No EM."""
         self.eval()
         corpus = self.encode(sentences, words)
-        result = torch.zeros(len(corpus.pieces), len(self.tagger.labels))
-        for batch in corpus.batches(BATCH_TOKENS, alike=0.9):
+        result = torch.zeros(len(corpus.pieces), len(self.tagger.labels), device=self.device)
+        for batch in corpus.batches(BATCH_TOKENS[self.device.type != "cpu"], alike=0.9):
             with mixed_precision(self.device, self.precision):
                 logits = self.head(self.model(batch))
-            corpus.scatter(result, batch, logits.float().softmax(dim=-1).cpu())
-        return result[corpus.first.cpu()]
+            corpus.scatter(result, batch, logits.float().softmax(dim=-1))
+        return corpus.by_word(result)
 
     def trained(self) -> dict[str, Tensor]:
         """A copy of the trained weights. Those of the masked-LM head are left out."""

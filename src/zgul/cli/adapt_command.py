@@ -1,6 +1,5 @@
 """``zgul adapt``: adapt a shipped tagger to a language, from raw text or a few labelled sentences."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from zgul.adaptation.adapting import WORK, Adaptation, AdaptConfig, adapt, parse_budget
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_result, stoppable
 from zgul.cli.shared_options import Device, LanguageName, ModelName, Task
 from zgul.languages import find
 from zgul.training import distributed
@@ -50,15 +49,9 @@ def command(
     settings: dict[str, Any] = {"task": task, "model": model, "budget": budget, "device": device, "config": config}
     settings |= {"resume": resume, "overwrite": overwrite}
     with distributed.processes(device):
-        try:
-            with ProgressBars() as bars:
-                result = adapt(lang, output=output, **files, **settings, report=bars)
-        except KeyboardInterrupt as stop:
-            if not (output / WORK).is_dir():
-                raise
-            again = f"the work so far is in {shlex.quote(str(output))}. Continue with the same command with --resume"
-            raise KeyboardInterrupt(again) from stop
-        print_json(result.to_dict()) if as_json else _show(result)
+        with stoppable((output / WORK).is_dir) as bars:
+            result = adapt(lang, output=output, **files, **settings, report=bars)
+        print_result(result, _show, as_json)
 
 
 def _show(result: Adaptation) -> None:
@@ -70,9 +63,10 @@ def _show(result: Adaptation) -> None:
         kept = f"{facts['kept']:,} used ({facts['words']:,} words), {facts['held_out']:,} of them held out"
         console.print(f"Text: {facts['read']:,} sentences read, {kept}. Dropped: {left}.")
     for step in result.steps:
-        figures = ", ".join(f"{name} {value:.1f}" for name, value in step.figures.items())
+        figures = ", ".join(f"{name} {value:.{name != 'judged on':d}f}" for name, value in step.figures.items())
         console.print(f"{step.name}: {'kept' if step.kept else 'undone'}, because {step.reason} ({figures}).")
-    console.print(f"Tags changed: {result.changed:.1f} % of the words of {'held-out text' if result.text else 'it'}.")
+    where = "held-out text" if result.text else "the labelled sentences"
+    console.print(f"Tags changed: {result.changed:.1f} % of the words of {where}.")
     if result.examples:
         rows = [(f"… {one.before}", one.word, f"{one.after} …", one.old, one.new) for one in result.examples]
         console.print(make_table(("before", "word", "after", "was", "is"), rows, words=5))

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from zgul.cli import new_app
 from zgul.cli.printing import AsJson, make_table, new_console, print_result, similarity_colour
+from zgul.corpora.sentence import TASKS
 from zgul.languages import GROUPS, find
-from zgul.tagging.serving import TASKS, LanguageProfile, PaperLanguage, Served, describe, paper_languages
+from zgul.tagging.serving import LanguageProfile, PaperLanguage, Served, adapted_names, describe, paper_languages
 
 app = new_app()
 NAMES = "Code, tag or name of any language: fo, fao, sr-Latn, Faroese, føroyskt."
@@ -52,6 +53,9 @@ def _show_paper_languages(languages: Sequence[PaperLanguage]) -> None:
     for name, taggers in {row.group: row.taggers for row in languages if row.role == "target"}.items():
         by_task = "; ".join(f"{TASKS[task]} by {tagger}" for task, tagger in taggers.items())
         console.print(f"  {name}: {by_task}", style="dim")
+    if adapted := ", ".join(adapted_names()):
+        note = f"Adapted to raw text of one language each (zgul tag --no-adapted leaves this out): {adapted}"
+        console.print(note, style="dim")
     console.print("Any other language: zgul languages NAME", style="dim")
 
 
@@ -99,6 +103,9 @@ def _service(profile: LanguageProfile) -> list[tuple[str, str]]:
         missing = "" if tagger.installed else " (not installed)"
         rows.append((TASKS[tagger.task], f"{tagger.name}: {tagger.reason}{missing}"))
         rows.append(("", _accuracy(tagger)))
+        if tagger.base:
+            before = f", where an F1 of about {tagger.zero_shot.f1:.0f} is expected" if tagger.zero_shot else ""
+            rows.append(("", f"zgul tag --no-adapted uses {tagger.base} as it is (zero-shot){before}"))
     return rows
 
 
@@ -107,4 +114,4 @@ def _accuracy(tagger: Served) -> str:
         return f"expect an F1 of about {tagger.expected.f1:.0f}: {tagger.expected.note}"
     if tagger.warning:
         return "expect poor tags: this tagger learnt from no closely related language"
-    return "the accuracy is not known: no related language was measured"
+    return "the accuracy is not known: no related language was measured. Check a sample by hand"

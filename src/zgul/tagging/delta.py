@@ -5,7 +5,7 @@
 
 The names of the tensors:
 
-    update.LAYER.MATRIX.a, .b    a low-rank update of a matrix of the encoder, ``W + B A``
+    update.LAYER.MATRIX.a, .b    a low-rank update of a matrix of the encoder, ``W + B A``; the file holds ``Bᵀ``
     adapter.LAYER.down.weight …  the language's own adapter, as the difference to the adapter of the source ``like``
     task.…, head.…               the difference to the tagger's own parameter of this name
 
@@ -34,9 +34,10 @@ from zgul.methods.model import Model
 from zgul.tagger import Tagger, saved
 from zgul.tensors import load_tensors, save_tensors
 
-FORMAT = 1
+FORMAT = 2
 NOTE, TENSORS = "delta.json", "delta.safetensors"
 BITS = 7  # of a difference; its rounding error is a hundredth of it
+SMALL = 1000  # the numbers of a matrix that is worth coding; those of an update are small and many
 UPDATE, ADAPTER = "update", "adapter"
 _TEXTS = ("base", "checksum", "language", "task", "like")
 
@@ -55,29 +56,37 @@ class Delta:
 
 
 def base_folder(name: str) -> Path:
-    """The folder of a tagger that a delta starts from: a shipped one by its name, or a folder."""
-    places = (shipped_folder() / name, Path(name))
-    return next((place for place in places if (place / saved.CONFIG).is_file()), Path(name))
+    """The folder of a tagger that a delta starts from: a shipped one by its name, also an adapted one, or a folder."""
+    return next((place for place in (shipped_folder() / name, Path(name)) if _weights(place)), Path(name))
+
+
+def _weights(folder: Path) -> Path | None:
+    """The weights of a tagger that a delta can start from. Of deltas, those that ship: another could name itself."""
+    if (folder / saved.CONFIG).is_file():
+        return folder / saved.MODEL
+    return folder / TENSORS if is_delta(folder) and folder.parent == shipped_folder() else None
 
 
 def base_checksum(folder: Path) -> str:
     """SHA-256 of a tagger's weights."""
+    path = _weights(folder) or folder / saved.MODEL
     try:
-        return hashlib.sha256((folder / saved.MODEL).read_bytes()).hexdigest()
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise ZgulError(f"{folder / saved.MODEL} cannot be read ({error.strerror or error}).") from error
+        raise ZgulError(f"{path} cannot be read ({error.strerror or error}).") from error
 
 
 def is_delta(folder: Path | str) -> bool:
-    return (Path(folder) / NOTE).is_file()
+    """Whether a folder holds a delta. A whole tagger that holds one, too, is no delta: it could be its own base."""
+    return (Path(folder) / NOTE).is_file() and not (Path(folder) / saved.CONFIG).is_file()
 
 
-def save_delta(folder: Path, delta: Delta) -> None:
+def save_delta(folder: Path, delta: Delta, *, bits: int = BITS) -> None:
     """Write a delta. Differences that are zero are left out."""
     changed = {name: value for name, value in delta.tensors.items() if value.any()}
     (folder / TENSORS).unlink(missing_ok=True)
     if changed:
-        save_tensors(folder / TENSORS, changed, bits=BITS)
+        save_tensors(folder / TENSORS, _turned(changed), bits=bits, small=SMALL)
     note: dict[str, Any] = {"format": FORMAT, "zgul": __version__, **{name: getattr(delta, name) for name in _TEXTS}}
     note |= {"tensors": sorted(changed), "about": dict(delta.about)}
     write_json(folder / NOTE, note)  # last: if it exists, the delta is complete
@@ -94,16 +103,22 @@ def load_delta(folder: Path | str) -> Delta:
     for name, kind in kinds.items():
         if not isinstance(note.get(name), kind):
             raise _damaged(folder, f"{name} is {note.get(name)!r:.40}")
-    tensors = load_tensors(folder / TENSORS) if note["tensors"] else {}
+    tensors = _turned(load_tensors(folder / TENSORS)) if note["tensors"] else {}
     if sorted(tensors) != note["tensors"]:
         raise _damaged(folder, f"{TENSORS} does not hold the tensors that {NOTE} names")
     return Delta(**{name: note[name] for name in _TEXTS}, tensors=tensors, about=note["about"])
 
 
+def _turned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with ``B`` as ``Bᵀ``, or back: numbers are coded in rows, and a row of ``B`` is too short for that."""
+    turn = {name for name in tensors if name.startswith(f"{UPDATE}.") and name.endswith(".b")}
+    return {name: value.mT.contiguous() if name in turn else value for name, value in tensors.items()}
+
+
 def check_base(delta: Delta, place: str) -> Path:
     """The folder of the tagger that a delta starts from. It must be there and unchanged."""
     folder = base_folder(delta.base)
-    if not (folder / saved.CONFIG).is_file():
+    if _weights(folder) is None:
         raise ZgulError(f"{place} changes the tagger {delta.base!r}, which is not here. Install or copy it, too.")
     if base_checksum(folder) != delta.checksum:
         problem = f"{place} was made for another version of the tagger {delta.base!r}, so it would tag wrongly"
@@ -134,7 +149,8 @@ def apply_delta(base: Tagger, delta: Delta, place: str = "the delta") -> Tagger:
     values = {item.name: getattr(base, item.name) for item in fields(Tagger)}
     # the adapted model was trained and judged without EM
     em = dict(base.em) | ({delta.language: EMConfig(steps=0)} if delta.tensors else {})
-    about = dict(base.about) | {"adapted": dict(delta.about)}
+    keeps = base.about.get("int8") is True and delta.about.get("int8", True) is True  # F1 in int8
+    about = dict(base.about) | {"adapted": dict(delta.about), "int8": keeps}
     return Tagger(**values | {"model": model.eval(), "parts": parts, "em": em, "about": about})
 
 
@@ -150,6 +166,8 @@ def _add_updates(model: Model, tensors: dict[str, Tensor]) -> int:
     rank = next((len(value) for name, value in tensors.items() if name.endswith(".a")), 0)
     if {name[:-2] for name in tensors if name.endswith(".a")} != {name[:-2] for name in tensors}:
         raise KeyError("an update lacks one of its two parts")
+    if rank > model.encoder.width:  # every matrix would take memory for it
+        raise ValueError(f"updates of rank {rank:,} for an encoder of width {model.encoder.width}")
     for index, layer in enumerate(model.encoder.layers):
         for name, matrix in list(layer.named_children()):
             if not isinstance(matrix, nn.Linear | LowRankLinear):
