@@ -18,8 +18,8 @@ from small_tagger import mixed_sentences, small_batch, small_tagger
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
-from zgul.fast.engine import engine
-from zgul.fast.int8 import GELU_ZERO, MIDDLE, RELU_ZERO, Rounding, measure
+from zgul.fast.engine import OPEN, engine
+from zgul.fast.int8 import GELU_ZERO, MIDDLE, RELU_ZERO, Columns, Rounding, expected_error, measure, random_pieces
 from zgul.methods.model import Model
 from zgul.tagger import Tagger
 
@@ -69,17 +69,23 @@ def product(x: Tensor, rounding: Rounding, weight: Tensor, bias: Tensor) -> Tens
 
 def by_hand(model: Any, batch: Batch, row: int) -> Tensor:
     """Label scores [T, C] of one sentence, in the order of the formulas of docs/architecture.md."""
-    largest, encoder = measure(model), model.encoder
+    measured, encoder = measure(model, ends_of(batch)), model.encoder
     length = int(batch.mask[row].sum())
     hidden = encoder.embed(batch.input_ids[row : row + 1, :length])[0]
     by_language = model.languages(batch)[0]
 
-    def many(x: Tensor, name: str, weight: Tensor, bias: Tensor, zero: int = MIDDLE) -> Tensor:
-        return torch.stack([product(token, Rounding.of(largest[name], zero), weight, bias) for token in x])
+    def many(
+        x: Tensor, name: str, weight: Tensor, bias: Tensor, zero: int = MIDDLE, whole: Tensor | None = None
+    ) -> Tensor:
+        """``whole`` is the matrix that ``weight`` is a part of. All its parts read the same codes."""
+        rounding = Rounding.of(measured[name], zero, weight if whole is None else whole)
+        return torch.stack([product(token, rounding, weight, bias) for token in x])
 
     for i, layer in enumerate(encoder.layers):
         name = f"encoder.layers.{i}"
-        q, k, v = (many(hidden, f"{name}.query", m.weight, m.bias) for m in (layer.query, layer.key, layer.value))
+        parts = (layer.query, layer.key, layer.value)
+        whole = torch.cat([part.weight for part in parts])
+        q, k, v = (many(hidden, f"{name}.query", part.weight, part.bias, whole=whole) for part in parts)
         heads = [x.view(length, encoder.config.heads, -1).transpose(0, 1) for x in (q, k, v)]
         scores = heads[0] @ heads[1].mT / heads[0].shape[-1] ** 0.5
         context = (scores.softmax(-1) @ heads[2]).transpose(0, 1).reshape(length, -1)
@@ -87,7 +93,8 @@ def by_hand(model: Any, batch: Batch, row: int) -> Tensor:
         inner = F.gelu(many(x, f"{name}.inner", layer.inner.weight, layer.inner.bias))
         total = many(inner, f"{name}.outer", layer.outer.weight, layer.outer.bias, GELU_ZERO) + x
         if model.bank is not None:
-            total = total + ensemble(model, i, layer.norm(total), by_language[i][batch.languages[row, :length]], many)
+            own, bottlenecks = by_language[i][batch.languages[row, :length]], measured[f"weighting.{i}"]
+            total = total + ensemble(model, i, layer.norm(total), own, bottlenecks, many)
         for task in model.task[i : i + 1]:
             inner = F.relu(many(layer.norm(total), f"task.{i}.down", task.down.weight, task.down.bias))
             total = total + many(inner, f"task.{i}.up", task.up.weight, task.up.bias, RELU_ZERO)
@@ -95,16 +102,20 @@ def by_hand(model: Any, batch: Batch, row: int) -> Tensor:
     return many(hidden, "head", model.head.weight, model.head.bias)
 
 
-def ensemble(model: Any, i: int, h: Tensor, own: Tensor, many: Any) -> Tensor:
+def ends_of(batch: Batch) -> tuple[int, int]:
+    return int(batch.input_ids[0, 0]), int(batch.input_ids[0][batch.mask[0]][-1])
+
+
+def ensemble(model: Any, i: int, h: Tensor, own: Tensor, bottlenecks: Columns, many: Any) -> Tensor:
     bank, weighting = model.bank, model.weighting
     _, n, r, _ = bank.up.shape
-    a = F.relu(many(h, f"bank.{i}", bank.down[i].flatten(0, 1), bank.down_bias[i].flatten()))
-    both = many(h, f"bank.{i}", weighting.into[i], weighting.into_bias[i])
+    whole = torch.cat([bank.down[i].flatten(0, 1), weighting.into[i]])
+    a = F.relu(many(h, f"bank.{i}", bank.down[i].flatten(0, 1), bank.down_bias[i].flatten(), whole=whole))
+    both = many(h, f"bank.{i}", weighting.into[i], weighting.into_bias[i], whole=whole)
     fusion = (both[:, : n * r] * a).view(-1, n, r).sum(-1) + both[:, n * r :]
     weights = [fusion.softmax(-1), own.softmax(-1)]
     scaled = torch.cat([(a.view(-1, n, r) * w[..., None]).flatten(1) for w in weights], dim=1)
-    measured = Rounding.of(measure(model)[f"weighting.{i}"], RELU_ZERO)
-    twice = Rounding(measured.step.repeat(2), RELU_ZERO)
+    twice = Rounding(Rounding.of(bottlenecks, RELU_ZERO).step.repeat(2), RELU_ZERO)
     mixed = [product(token, twice, weighting.leave[i].mT, weighting.mix_bias[i]) for token in scaled]
     return torch.stack(mixed) + torch.cat(weights, dim=1) @ weighting.leave_bias[i]
 
@@ -147,6 +158,22 @@ def test_scores_are_near_those_of_float32() -> None:
     assert (exact - rough)[batch.words].abs().mean() < 0.1 * exact[batch.words].std()
 
 
+def test_sentences_that_int8_leaves_open_are_read_in_float32() -> None:
+    tagger = tagger_of("zgul")
+    batch = small_batch(tagger, mixed_sentences(), padding=3)
+    exact, rough = engine(tagger.model)(batch).logits, in_int8("zgul")(batch).logits
+    best = [rough[row][batch.words[row]].topk(2).values for row in range(len(batch))]
+    near = [float((two[:, 0] - two[:, 1] < OPEN).float().mean()) for two in best]
+    middle = sorted(near)[len(near) // 2]
+    found = engine(tagger.model, precision="int8", may_be_open=middle)(batch).logits
+    for row, mask in enumerate(batch.mask):
+        expected = exact if near[row] > middle else rough
+        assert torch.allclose(found[row][mask], expected[row][mask], atol=1e-5)
+    assert min(near) <= middle < max(near)
+    everything = engine(tagger.model, precision="int8", may_be_open=-1.0)(batch).logits
+    assert torch.allclose(everything[batch.mask], exact[batch.mask], atol=1e-5)
+
+
 def test_em_and_weights_are_those_of_float32() -> None:
     tagger, fast = tagger_of("zgul"), in_int8("zgul")
     batch, exact = small_batch(tagger, mixed_sentences()), engine(tagger.model)
@@ -182,8 +209,13 @@ def test_auto_is_int8_only_where_it_was_measured_to_keep_f1(
     assert replace(tagger_of("zgul"), about=about, precision="int8").engine.precision == "int8"
 
 
+@pytest.mark.parametrize(("noted", "share"), [(0.1, 0.1), (None, 1.0), ("half", 1.0)])
+def test_as_many_words_may_be_open_as_was_measured(noted: object, share: float) -> None:
+    assert replace(tagger_of("zgul"), about={"int8_open": noted}, precision="int8").engine.may_be_open == share
+
+
 def test_a_session_is_made_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(model: Model) -> bytes:
+    def refuse(model: Model, ends: tuple[int, int]) -> bytes:
         raise AssertionError("nothing was tagged in int8")
 
     monkeypatch.setattr("zgul.fast.int8._stored", refuse)
@@ -208,11 +240,40 @@ def test_a_graph_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_columns_of_every_size_are_rounded_well() -> None:
     largest = torch.tensor([1e-3, 1.0, 100.0])
+    columns = Columns(largest, largest.square() / 9)
     for zero in (MIDDLE, GELU_ZERO, RELU_ZERO):
-        rounding = Rounding.of(largest, zero)
+        rounding = Rounding.of(columns, zero)
         assert (rounding.step * (255 - zero) >= largest).all()
-    assert (Rounding.of(largest, MIDDLE).step < largest / 60).all()
-    assert (Rounding.of(largest, GELU_ZERO).step * GELU_ZERO >= 0.17 - 1e-6).all()  # the lowest output of GELU
+    assert (Rounding.of(columns, MIDDLE).step < largest / 60).all()
+    assert (Rounding.of(columns, GELU_ZERO).step * GELU_ZERO >= 0.17 - 1e-6).all()  # the lowest output of GELU
+
+
+def test_steps_are_chosen_for_the_product() -> None:
+    """One column is much larger than the others. The steps that were chosen change W x less than the smallest steps."""
+    chance = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 32, generator=chance) * torch.cat([torch.tensor([60.0]), torch.ones(31)])
+    weight = torch.randn(16, 32, generator=chance)
+    columns = Columns(x.abs().amax(dim=0), x.square().mean(dim=0))
+    exact, nothing = x @ weight.mT, torch.zeros(16)
+
+    def error(rounding: Rounding) -> float:
+        found = torch.stack([product(row, rounding, weight, nothing) for row in x[:100]])
+        return float((found - exact[:100]).square().sum(dim=1).mean())
+
+    smallest, chosen = Rounding.of(columns, MIDDLE), Rounding.of(columns, MIDDLE, weight)
+    assert (chosen.step >= smallest.step * 0.999).all()
+    assert error(chosen) < 0.7 * error(smallest)
+    for rounding in (smallest, chosen):
+        assert 0.8 < error(rounding) / expected_error(columns, weight, rounding.step) < 1.2
+
+
+def test_the_pieces_that_are_measured_are_always_the_same() -> None:
+    encoder = tagger_of("zgul").model.encoder
+    first, second = (list(random_pieces(encoder, (1, 2))) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    assert {int(batch.max()) < encoder.config.vocabulary for batch in first} == {True}
+    with_ends = torch.cat([(batch[:, 0] == 1) & (batch[:, -1] == 2) for batch in first]).float().mean()
+    assert 0.7 < with_ends < 0.9  # and some sentences have none
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 It computes what `zgul.methods.model.infer` computes, up to rounding. Weights are folded (`folding`), padding is
 left out (`packing`) and, on a GPU, small batches are replayed as graphs (`graphs`). In int8, tagging without EM runs in
-8 bits (`int8`); EM and weights stay in float32. Several threads may use one engine.
+8 bits (`int8`), and sentences in which that leaves many words open are read again in float32. EM and weights stay in
+float32. Several threads may use one engine.
 """
 
 import threading
@@ -26,23 +27,27 @@ from zgul.methods.model import Inferred, Model, infer
 CPU_TOKENS = 1024  # in a batch: fills a CPU's caches, also with EM
 GRAPHED = 8192 * 384  # numbers in the hidden states of the largest batch that is replayed as a graph
 GRAPHS = 64  # graphs that are kept
+OPEN = 0.5  # logits between the two best labels: int8 rarely moves them further. Chosen on dev files of sources
 # One lock for all engines. A graph always writes its result to the same place, and only one can be captured at a time.
 GPU_LOCK = threading.Lock()
 
 
-def engine(model: Model, device: torch.device | str = "cpu", precision: str = "float32") -> "Engine":
+def engine(
+    model: Model, device: torch.device | str = "cpu", precision: str = "float32", may_be_open: float = 1.0
+) -> "Engine":
     """The fast form of a model. The model itself stays as it is.
 
-    "auto" is int8 on a CPU that is fast in 8 bits, if the model can be written so, else float32.
+    "auto" is int8 on a CPU that is fast in 8 bits, if the model can be written so, else float32. A sentence of which
+    int8 leaves more than the share ``may_be_open`` of the words open (`open_words`) is read again in float32.
     """
-    return Engine(model, find_device(device), find_precision(precision))
+    return Engine(model, find_device(device), find_precision(precision), may_be_open)
 
 
 class Engine:
     """A folded, frozen copy of a model. Weights that need no change are shared with the model."""
 
-    def __init__(self, model: Model, device: torch.device, precision: str) -> None:
-        self.device = device
+    def __init__(self, model: Model, device: torch.device, precision: str, may_be_open: float = 1.0) -> None:
+        self.device, self.may_be_open = device, may_be_open
         half = precision == "bfloat16"
         folded = fold(model, precision if half else "float32")
         self.model = moved_copy(folded, device, half=half, frozen=True).eval()
@@ -73,10 +78,18 @@ class Engine:
             if em is not None and em.positions == "all":
                 return infer(self.model, batch, em, weights)
             if self._int8 is not None and em is None and not weights:
-                return Inferred(self._int8(batch))
+                return Inferred(self._in_int8(self._int8, batch))
             if not weights and (logits := self._replayed(batch, em)) is not None:
                 return Inferred(logits)
             return self._packed(batch, em, weights and self.model.bank is not None)
+
+    def _in_int8(self, layers: Int8Layers, batch: Batch) -> Tensor:
+        logits = layers(batch)
+        if self.may_be_open < 1:
+            again = open_words(logits, batch) > self.may_be_open
+            if again.any():
+                logits[again] = self._packed(batch.select(again), None, False).logits
+        return logits
 
     def _packed(self, batch: Batch, em: EMConfig | None, weights: bool) -> Inferred:
         packing = Packing(batch.mask)
@@ -126,3 +139,10 @@ def _one_of_few(count: int) -> int:
     """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that is not below ``count``."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
+
+
+def open_words(logits: Tensor, batch: Batch) -> Tensor:
+    """The share of each sentence's words whose two best labels are so near that rounding may swap them [B]."""
+    best = logits.topk(2, dim=-1).values  # [B, T, 2]
+    near = (best[..., 0] - best[..., 1] < OPEN) & batch.words
+    return near.sum(dim=1) / batch.words.sum(dim=1).clamp(min=1)

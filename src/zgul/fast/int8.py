@@ -1,13 +1,15 @@
 """int8: the layers of a folded model as an onnxruntime session whose matrix products are in 8 bits.
 
-A product ``W x + b`` becomes one of whole numbers. x is rounded to 8 bits with a step for each column, W with a step
-for each row (`Rounding`, `Graph.product`). The steps of x are fixed: `measure` takes them from the float32 model on
-random pieces. So they depend neither on the text nor on the other sentences of a batch. Steps cost nothing where the
-matrix before can divide by them: in attention's values, in bottlenecks, in norms.
+A product ``W x + b`` becomes one of whole numbers. x is rounded to 8 bits with a step for each column, and W, after its
+columns were multiplied by these steps, with a step for each row (`Graph.product`). A large step makes x rough; one that
+is larger than the others makes W rough. `Rounding.of` chooses between the two. The steps are fixed: `measure` reads
+random pieces with the float32 model. So they depend neither on the text nor on the other sentences of a batch. Steps
+cost nothing where the matrix before can divide by them: in attention's values, in bottlenecks, in norms.
 
 Sentences of one length run together, without padding. So a sentence gives the same bits in every batch.
 
-Gain on a CPU with VNNI: tagging 2.5 to 2.9× faster with the shipped tagger, on a busy machine (`make bench` has a row).
+Gain on a CPU with VNNI: tagging 2.1× faster with a shipped tagger, on a busy machine (docs/performance.md), although
+`zgul.fast.engine` reads some sentences again in float32.
 `LayerNormalization` after `Add` is 7× as fast as onnxruntime's own joint form of the two (983 and 132 µs for 512
 tokens), so the session runs without onnxruntime's rewriting.
 """
@@ -16,9 +18,9 @@ import contextlib
 import hashlib
 import importlib.util
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +32,7 @@ from torch import Tensor, nn
 from zgul.adapters.language_adapter import Bottleneck
 from zgul.encoders.batches import Batch
 from zgul.encoders.embedded import BLOCK, to_q4
-from zgul.encoders.encoder import masked_attention
+from zgul.encoders.encoder import Encoder, masked_attention
 from zgul.errors import ZgulError
 from zgul.fast.folding import FoldedWeighting
 from zgul.files import atomic_write, cache_dir
@@ -39,16 +41,21 @@ from zgul.methods.model import Model, softmax_scores
 Floats = NDArray[np.float32]
 Codes = tuple[str, "Rounding"]  # the name of a rounded tensor, and how it was rounded
 
-VERSION = 1  # of the graph: a new number makes new files in the cache
+VERSION = 2  # of the graph: a new number makes new files in the cache
 NEEDED = ("onnx", "onnxruntime")
 FLAGS = ("avx512_vnni", "avx_vnni", "asimddp")  # of CPUs with instructions for sums of 8-bit products
-SENTENCES, LENGTH = 128, 32  # of the random pieces that ranges are measured on
+# Random pieces that are measured: this many of each length, and of each part of the vocabulary. The first pieces of a
+# vocabulary are frequent ones, or single letters.
+PIECES, LENGTHS, PARTS = 512, (4, 8, 16, 32), (1, 8)
+BARE = 4  # one in so many sentences lacks the special pieces at its ends, which much of the attention goes to
 # Codes of zero: for numbers of both signs, for outputs of GELU, for outputs of ReLU.
 MIDDLE, GELU_ZERO, RELU_ZERO = 128, 32, 0
 # Numbers may be this many times as large as any that was measured. Chosen on dev files of sources, like FLOOR.
-MARGINS = {MIDDLE: 1.5, GELU_ZERO: 3.0, RELU_ZERO: 2.0}
+MARGINS = {MIDDLE: 1.3, GELU_ZERO: 1.3, RELU_ZERO: 2.0}
 FLOOR = 0.1  # of the largest column: columns that are rarely active were perhaps not seen at their largest
 LOWEST_GELU = 0.17  # outputs of GELU are above its negative
+ALPHAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # how much of the ranges of x goes into the steps: see `Rounding.of`
+SETTINGS = (VERSION, MARGINS, FLOOR, ALPHAS, PIECES, LENGTHS, PARTS, BARE)
 TINY = 1e-6
 OPSET, IR_VERSION = 20, 10  # onnxruntime reads these since 1.18
 
@@ -64,6 +71,14 @@ def fast_in_int8() -> bool:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """What was measured of vectors x, for each of their columns."""
+
+    largest: Tensor  # absolute value
+    square: Tensor  # its mean
+
+
+@dataclass(frozen=True)
 class Rounding:
     """How vectors are rounded: ``x ≈ step · (code - zero)``, with codes from 0 to 255."""
 
@@ -71,12 +86,30 @@ class Rounding:
     zero: int
 
     @classmethod
-    def of(cls, largest: Tensor, zero: int) -> "Rounding":
-        """For columns whose largest absolute values were measured."""
-        lowest = LOWEST_GELU / zero if zero == GELU_ZERO else TINY
+    def of(cls, columns: Columns, zero: int, weight: Tensor | None = None) -> "Rounding":
+        """For vectors x that ``weight`` [rows, columns] is multiplied with.
+
+        The smallest steps s_c are those that reach the largest x. Of all steps c · s_c^α / max|W_c|^(1-α) that are not
+        smaller, those are chosen whose product is expected to be nearest to W x. 1/12 is the variance of a rounding.
+        """
+        largest = columns.largest
         if zero != MIDDLE:
             largest = torch.maximum(largest, FLOOR * largest.max())
-        return cls((MARGINS[zero] * largest / (255 - zero)).clamp(min=lowest), zero)
+        smallest = (MARGINS[zero] * largest / (255 - zero)).clamp(min=LOWEST_GELU / zero if zero == GELU_ZERO else TINY)
+        if weight is None:
+            return cls(smallest, zero)
+        steps, reach = [], weight.abs().amax(dim=0).clamp(min=TINY)
+        for alpha in ALPHAS:
+            shape = smallest**alpha / reach ** (1 - alpha)
+            steps.append(shape * (smallest / shape).max())
+        return cls(min(steps, key=lambda step: expected_error(columns, weight, step)), zero)
+
+
+def expected_error(columns: Columns, weight: Tensor, step: Tensor) -> float:
+    """The expected square of what rounding x, and rounding W [rows, columns], change of W x."""
+    of_x = (step**2 * weight.square().sum(dim=0)).sum() / 12
+    rows = (weight * step).abs().amax(dim=1) / 127
+    return float(of_x + rows.square().sum() / 12 * (columns.square / step**2).sum())
 
 
 class Graph:
@@ -142,16 +175,19 @@ class Graph:
 
 
 @torch.no_grad()
-def measure(model: Model) -> dict[str, Tensor]:
-    """The largest absolute values of the columns of all that is rounded, on random pieces, by the module it enters.
+def measure(model: Model, ends: tuple[int, int]) -> dict[str, Columns]:
+    """Measure the columns of all that is rounded, on random pieces between ``ends``, by the module that it enters.
 
     ``weighting.3`` is what leaves the bottlenecks of the bank in layer 3.
     """
     largest: dict[str, Tensor] = {}
+    squares: dict[str, list[Tensor]] = {}
 
     def note(name: str, value: Tensor) -> None:
-        now = value.abs().flatten(0, -2).amax(dim=0)
+        x = value.flatten(0, -2)
+        now = x.abs().amax(dim=0)
         largest[name] = torch.maximum(now, largest.get(name, now))
+        squares.setdefault(name, []).append(x.square().mean(dim=0))  # each batch has the same number of pieces
 
     def note_bank(bank: nn.Module, given: tuple[int, Tensor], outputs: Any) -> None:
         note(f"bank.{given[0]}", given[1])
@@ -167,16 +203,25 @@ def measure(model: Model) -> dict[str, Tensor]:
     ]
     hooks += [model.bank.register_forward_hook(note_bank)] if model.bank is not None else []
     try:
-        pieces = torch.Generator().manual_seed(0)
-        shape = (SENTENCES, min(LENGTH, model.encoder.max_pieces))
-        ids = torch.randint(model.encoder.config.vocabulary, shape, generator=pieces)
-        spoken = torch.ones(*ids.shape, 1)
         equal = torch.zeros(1, 1, len(model.bank) if model.bank is not None else 1)  # scores of all adapters
-        model.read(model.encoder.embed(ids), masked_attention(None), equal, spoken, softmax_scores)
+        for ids in random_pieces(model.encoder, ends):
+            spoken = torch.ones(*ids.shape, 1)
+            model.read(model.encoder.embed(ids), masked_attention(None), equal, spoken, softmax_scores)
     finally:
         for hook in hooks:
             hook.remove()
-    return largest
+    return {name: Columns(largest[name], torch.stack(each).mean(dim=0)) for name, each in squares.items()}
+
+
+def random_pieces(encoder: Encoder, ends: tuple[int, int]) -> Iterator[Tensor]:
+    """Batches [B, T] of random pieces, the same ones each time."""
+    chance = torch.Generator().manual_seed(0)
+    for length in LENGTHS:
+        shape = (PIECES // length, min(length, encoder.max_pieces))
+        for part in PARTS:
+            ids = torch.randint(max(1, encoder.config.vocabulary // part), shape, generator=chance)
+            ids[len(ids) // BARE :, 0], ids[len(ids) // BARE :, -1] = ends
+            yield ids
 
 
 def fits(model: Model) -> bool:
@@ -197,10 +242,13 @@ def check(model: Model) -> None:
 
 
 @torch.no_grad()
-def to_graph(model: Model) -> bytes:
-    """Write the layers and the head of a folded model as ONNX. Embeddings [B, T, d] go in, label scores come out."""
+def to_graph(model: Model, ends: tuple[int, int]) -> bytes:
+    """Write the layers and the head of a folded model as ONNX. Embeddings [B, T, d] go in, label scores come out.
+
+    ``ends`` are the special pieces that a sentence begins and ends with.
+    """
     check(model)
-    writer = _Writer(model)
+    writer = _Writer(model, ends)
     logits, kinds = writer.layers("hidden"), writer.graph.onnx.TensorProto
     inputs = {"hidden": (kinds.FLOAT, ["B", "T", model.encoder.width])}
     if model.bank is not None:
@@ -209,14 +257,14 @@ def to_graph(model: Model) -> bytes:
 
 
 @torch.no_grad()
-def to_whole_graph(model: Model, words: Tensor, by_language: Tensor) -> bytes:
+def to_whole_graph(model: Model, ends: tuple[int, int], words: Tensor, by_language: Tensor) -> bytes:
     """Write a folded model for one language as ONNX. Piece ids [B, T] go in, all pieces of sentences of one length.
 
     ``words`` [V, d] are the rows of the vocabulary that the file has, and ``by_language`` [L, 1, N] the language's
     scores.
     """
     check(model)
-    writer = _Writer(model)
+    writer = _Writer(model, ends)
     graph = writer.graph
     graph.constant(by_language.expand(model.encoder.depth, -1, -1).numpy(), name="by_language")
     graph.nodes.append(graph.onnx.helper.make_node("Sub", ["input_ids", "input_ids"], ["languages"]))  # all zero
@@ -228,11 +276,14 @@ def to_whole_graph(model: Model, words: Tensor, by_language: Tensor) -> bytes:
 class _Writer:
     """Writes the parts of a model into a graph."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.graph, self.largest = model, Graph(), measure(model)
+    def __init__(self, model: Model, ends: tuple[int, int]) -> None:
+        self.model, self.graph, self.measured = model, Graph(), measure(model, ends)
 
-    def rounding(self, name: str, zero: int = MIDDLE) -> Rounding:
-        return Rounding.of(self.largest[name], zero)
+    def rounding(self, name: str, weight: Tensor | None = None, zero: int = MIDDLE) -> Rounding:
+        return Rounding.of(self.measured[name], zero, weight)
+
+    def product(self, x: str, name: str, linear: nn.Linear, zero: int = MIDDLE) -> str:
+        return self.graph.product(self.graph.rounded(x, self.rounding(name, linear.weight, zero)), *_matrix(linear))
 
     def embedded(self, ids: str, words: Floats) -> str:
         """`Encoder.embed`, with words in the 4-bit blocks of the embedded encoder, or in 8 bits with a step a row."""
@@ -269,24 +320,24 @@ class _Writer:
             if len(model.task):
                 total = graph("Add", total, self.task(index, total))
             hidden = graph.norm(total, layer.norm)
-        return graph.product(graph.rounded(hidden, self.rounding("head")), model.head.weight, model.head.bias)
+        return self.product(hidden, "head", model.head)
 
     def encoder_layer(self, index: int, hidden: str) -> str:
         """`Encoder.layer`: f + x."""
         graph, name = self.graph, f"encoder.layers.{index}"
         parts: Any = self.model.encoder.layers[index]
-        context_is = self.rounding(f"{name}.attended")
-        codes = graph.rounded(hidden, self.rounding(f"{name}.query"))
+        context_is = self.rounding(f"{name}.attended", parts.attended.weight)
         # attention takes sums of values, so that its context is divided by steps if the values are
         value = (parts.value.weight / context_is.step[:, None], parts.value.bias / context_is.step)
         joined = zip((parts.query.weight, parts.query.bias), (parts.key.weight, parts.key.bias), value, strict=True)
+        undivided = torch.cat([parts.query.weight, parts.key.weight, parts.value.weight])
+        codes = graph.rounded(hidden, self.rounding(f"{name}.query", undivided))
         views = graph.several(3, "Split", graph.product(codes, *map(torch.cat, joined)), axis=-1, num_outputs=3)
         context = graph("MultiHeadAttention", *views, fused=True, num_heads=self.model.encoder.config.heads)
         attended = graph.product(graph.rounded(context, context_is, divided=True), *_matrix(parts.attended))
         x = graph.norm(graph("Add", attended, hidden), parts.attention_norm)
-        inner = graph("Gelu", graph.product(graph.rounded(x, self.rounding(f"{name}.inner")), *_matrix(parts.inner)))
-        codes = graph.rounded(inner, self.rounding(f"{name}.outer", GELU_ZERO))
-        return graph("Add", graph.product(codes, *_matrix(parts.outer)), x)
+        inner = graph("Gelu", self.product(x, f"{name}.inner", parts.inner))
+        return graph("Add", self.product(inner, f"{name}.outer", parts.outer, GELU_ZERO), x)
 
     def ensemble(self, index: int, total: str) -> str:
         """`FoldedWeighting`: the mix of a layer, from f + x."""
@@ -294,13 +345,13 @@ class _Writer:
         norm: Any = self.model.encoder.layers[index].norm
         assert bank is not None and isinstance(weighting, FoldedWeighting)
         _, count, size, _ = bank.up.shape
-        bottlenecks = self.rounding(f"weighting.{index}", RELU_ZERO)
+        bottlenecks = self.rounding(f"weighting.{index}", zero=RELU_ZERO)
         step = bottlenecks.step
         # ReLU(x) / step = ReLU(x / step); what bottlenecks are multiplied with makes up for it
         larger = torch.cat([step, step.new_ones(count)])
         matrix = torch.cat([bank.down[index].flatten(0, 1) / step[:, None], weighting.into[index] * larger[:, None]])
         bias = torch.cat([bank.down_bias[index].flatten() / step, weighting.into_bias[index] * larger])
-        h_is = self.rounding(f"bank.{index}")
+        h_is = self.rounding(f"bank.{index}", torch.cat([bank.down[index].flatten(0, 1), weighting.into[index]]))
         h = graph.rounded(graph.norm(total, norm, h_is.step), h_is, divided=True)
         both = graph.product(h, matrix, bias)
         sizes = graph.integers(count * size, count * size, count)
@@ -322,8 +373,9 @@ class _Writer:
         """The task adapter of a layer."""
         graph, adapter = self.graph, cast(Bottleneck, self.model.task[index])
         norm: Any = self.model.encoder.layers[index].norm
-        h_is, inner_is = self.rounding(f"task.{index}.down"), self.rounding(f"task.{index}.up", RELU_ZERO)
+        inner_is = self.rounding(f"task.{index}.up", adapter.up.weight, RELU_ZERO)
         down, bias = _matrix(adapter.down)
+        h_is = self.rounding(f"task.{index}.down", down)
         h = graph.rounded(graph.norm(total, norm, h_is.step), h_is, divided=True)
         inner = graph.product(h, down / inner_is.step[:, None], bias / inner_is.step)
         # codes from 0 on cut off what is negative, as ReLU does
@@ -342,9 +394,9 @@ class Int8Layers:
             raise ZgulError(f"int8 needs {', '.join(missing)}. Install them: pip install {' '.join(missing)}")
         check(model)
         self.model = model
+        self.session = cache(self._session)
 
-    @cached_property
-    def session(self) -> Any:
+    def _session(self, ends: tuple[int, int]) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -352,12 +404,13 @@ class Int8Layers:
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn a core
         options.log_severity_level = 3
-        return onnxruntime.InferenceSession(_stored(self.model), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(_stored(self.model, ends), options, providers=["CPUExecutionProvider"])
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Tensor:
         """Label scores [B, T, C] of a batch, zero in its padding."""
         encoder, lengths = self.model.encoder, batch.mask.sum(dim=1)
+        session = self.session((int(batch.input_ids[0, 0]), int(batch.input_ids[0, lengths[0] - 1])))
         scores = torch.zeros(*batch.input_ids.shape, self.model.head.out_features)
         by_language = self.model.languages(batch)[0].expand(encoder.depth, -1, -1).contiguous().numpy()
         for length in lengths.unique().tolist():
@@ -365,14 +418,16 @@ class Int8Layers:
             inputs = {"hidden": encoder.embed(batch.input_ids[rows, :length]).numpy()}
             if self.model.bank is not None:
                 inputs |= {"languages": batch.languages[rows, :length].numpy(), "by_language": by_language}
-            scores[rows, :length] = torch.from_numpy(self.session.run(None, inputs)[0])
+            scores[rows, :length] = torch.from_numpy(session.run(None, inputs)[0])
         return scores
 
 
-def _stored(model: Model) -> str | bytes:
+def _stored(model: Model, ends: tuple[int, int]) -> str | bytes:
     """The graph of a model: its file in the cache folder, or the graph itself when it was just made."""
-    digest = hashlib.sha256(f"{VERSION} {MARGINS} {FLOOR} {SENTENCES}".encode())
-    for name, value in (*model.named_parameters(), *model.named_buffers()):
+    digest = hashlib.sha256(f"{SETTINGS} {ends}".encode())
+    origin = vars(model).get("origin")  # the name of the file that it was read from (`zgul.tagging.prepared`)
+    digest.update(f"{origin}".encode())
+    for name, value in () if origin else (*model.named_parameters(), *model.named_buffers()):
         # the vocabulary is not in the graph, and large: a part of it tells models apart
         part = value[:: max(1, len(value) // 1000)] if name == "encoder.words.weight" else value
         digest.update(f"{name} {list(value.shape)}".encode())
@@ -380,7 +435,7 @@ def _stored(model: Model) -> str | bytes:
     path = cache_dir() / f"int8-{digest.hexdigest()[:24]}.onnx"
     if path.is_file():
         return str(path)
-    data = to_graph(model)
+    data = to_graph(model, ends)
     with contextlib.suppress(OSError), atomic_write(path, "wb") as file:  # without a cache, it only takes longer
         file.write(data)
     return data
