@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encoder", default="embedded", help="embedded, or its .q4.safetensors file or folder")
     parser.add_argument("--data", type=Path, default=data, help="folder with pos/, ner/ and text/")
     parser.add_argument("--output", type=Path, default=output, help="folder for the results")
+    parser.add_argument("--name", help="name of the results, for rows that are measured alone [cpu or cuda]")
     parser.add_argument("--commit", help="commit that is measured, if git cannot tell")
     parser.add_argument("--full", action="store_true", help="whole files and a million words, however long it takes")
     parser.add_argument("--report", type=Path, metavar="DIR", help="only write docs/performance.md from DIR/*.json")
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     context = Context(device, sizes, given.encoder, given.data if given.data.is_dir() else None, given.full)
 
     def store(results: list[Result]) -> Path:  # after each row, so that a stopped run keeps what it measured
-        return report.store(given.output, about, results, device.type)
+        return report.store(given.output, about, results, given.name or device.type)
 
     results = rows.run(context, given.rows, store)
     print(report.table(read_json(store(results))))

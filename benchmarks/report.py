@@ -1,7 +1,9 @@
 """Write results as JSON and as a table, and the generated parts of docs/performance.md.
 
 A folder of results holds ``cpu.json`` and ``cuda.json`` with the present code, and the same names in ``before`` with an
-earlier commit. In the page, the text between ``<!-- bench: NAME -->`` and ``<!-- end -->`` is written again.
+earlier commit. ``start.json`` and ``int8.json`` have rows that were measured alone (``--name start``), and
+``service.json`` comes from ``benchmarks.service``. In the page, the text between ``<!-- bench: NAME -->`` and
+``<!-- end -->`` is written again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ TITLES = {  # row -> what is measured, and what it is compared with
     "em-bf16": ("EM tagging, T = 10, bf16", "the release's procedure in fp32"),
     "tag-bf16": ("tagging without EM, bf16", "the same in fp32"),
     "tag-int8": ("tagging without EM, int8", "the same in fp32"),
+    "tag-int8-ner": ("the same, entities in Hausa", "the same in fp32"),
     "adapters": ("forward pass, mBERT's shape, N = 4", "`adapters` 1.3.0"),
     "encoder": ("forward pass, mBERT's shape, N = 4", "the plain encoder"),
     "count": ("each adapter beyond two", "the plain encoder"),
@@ -29,6 +32,11 @@ TITLES = {  # row -> what is measured, and what it is compared with
     "training": ("training ZGUL, one epoch", "training SFT-M"),
     "mlm": ("masked-LM training of 11 adapters", "a plain loop, one at a time"),
     "start": ("`zgul tag` of one sentence, whole process", "importing torch and transformers"),
+    "cold-float32": ("`zgul tag` of one sentence, float32, processor time", "the goal"),
+    "cold-int8": ("the same, int8", "the goal"),
+    "memory-float32": ("`zgul tag` of one sentence, float32, memory at its peak", "the goal"),
+    "memory-int8": ("the same, int8", "the goal"),
+    "jobs-idle": ("`zgul tag --jobs 2` of 8 files, from processor time", "`--jobs 1`"),
     "stream": ("memory at the end of a long stream", "its memory when warm"),
 }
 
@@ -113,12 +121,14 @@ def number(value: float) -> str:
 def write_page(folder: Path, page: Path) -> Path:
     """Write the generated parts of a page again."""
     made = {}
-    for name in ("cpu", "cuda"):
+    for name in ("cpu", "cuda", "start", "int8"):
         paths = (folder / BEFORE / f"{name}.json", folder / f"{name}.json")
         before, now = (read_json(path) if path.is_file() else None for path in paths)
         made[f"{name} machine"] = machines(before, now)
         made[f"{name} rows"] = before_and_after(before, now)
         made[f"{name} tricks"] = tricks(now)
+    load = folder / "service.json"
+    made["service"] = service(read_json(load)) if load.is_file() else f"{MISSING.capitalize()}.\n"
     block = re.compile(r"(<!-- bench: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
     text = block.sub(lambda found: found[1] + made[found[2]] + found[3], page.read_text(encoding="utf-8"))
     with atomic_write(page) as file:
@@ -150,6 +160,29 @@ def _cell(row: Stored | None, target: str) -> str:
         return MISSING
     own = f" {row['target']}" if row["target"] != target else ""  # the target was different then
     return f"**{value(row)}**, missed{own}" if row["met"] is False else value(row)
+
+
+def service(stored: Stored) -> str:
+    """What the service reached under load."""
+    alone = " and ".join(map(number, stored["words_a_second_of_zgul_tag"]))
+    cpu_alone = " and ".join(map(number, stored["words_a_cpu_second_of_zgul_tag"]))
+    load = ", ".join(number(one) for one in stored["load_average"])
+    missed = "" if stored["met"] else ", missed"
+    rows = [
+        ["requests", f"{stored['requests']:,}"],
+        ["errors", str(len(stored["errors"]))],
+        ["seconds to an answer, median (p50)", number(stored["p50_seconds"])],
+        ["seconds within which 99 of 100 answers came (p99)", number(stored["p99_seconds"])],
+        ["words a second", number(stored["words_a_second"])],
+        ["words a second of `zgul tag`, before and after", alone],
+        ["share of what `zgul tag` reaches, target ≥ 0.8", f"**{stored['share']:.2f}**{missed}"],
+        ["words a second of processor time", number(stored["words_a_cpu_second"])],
+        ["words a second of processor time of `zgul tag`, before and after", cpu_alone],
+        ["share of what `zgul tag` reaches in processor time", f"{stored['cpu_share']:.2f}"],
+        ["load average of the machine over 1, 5 and 15 minutes", load],
+    ]
+    what = f"{stored['clients']} clients, {stored['seconds']:.0f} seconds"
+    return f"{machine_line(stored)}\n\n" + markdown([what, ""], rows)
 
 
 def tricks(stored: Stored | None) -> str:

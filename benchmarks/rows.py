@@ -11,7 +11,7 @@ from benchmarks.em_rows import adaptive, em, tag_rough
 from benchmarks.forward_rows import count, forward
 from benchmarks.harness import NotMeasured, Result, Unequal, say
 from benchmarks.machine import multiplies_bf16
-from benchmarks.process_rows import jobs, start, stream
+from benchmarks.process_rows import cold, jobs, start, stream
 from benchmarks.setup import Context
 from benchmarks.training_rows import mlm, training
 from benchmarks.tricks import tricks
@@ -22,12 +22,14 @@ ROWS: dict[str, Row] = {
     "em-bf16": partial(em, precision="bfloat16"),
     "tag-bf16": tag_rough,
     "tag-int8": partial(tag_rough, name="int8", least=3.0),
+    "tag-int8-ner": partial(tag_rough, name="int8", least=3.0, task="ner"),
     "forward": forward,
     "count": count,
     "adaptive": adaptive,
     "adaptive-t10": partial(adaptive, steps=10),
     "training": training,
     "start": start,
+    "cold": cold,
     "jobs": jobs,
     "stream": stream,
     "mlm": mlm,

@@ -1,7 +1,7 @@
 """The service under load: many clients at one time, against ``zgul tag`` on the same text in the same run.
 
 python -m benchmarks.service --clients 50 --seconds 60
-python -m benchmarks.service --data DIR --output runs/bench/service.json
+python -m benchmarks.service --data DIR --output docs/results/performance/service.json
 
 ``zgul tag`` is measured before and after the clients, because other work may slow the machine down meanwhile. Its rate
 is that from the first window of output on, without the start of the process. Tags are compared first.
@@ -175,7 +175,7 @@ def measure(data: Path, clients: int, seconds: float, words: int) -> dict[str, A
     after, cpu_after, _ = rate_of_zgul_tag(texts)
     reached, alone = load.words / took, statistics.mean([before, after])
     return {
-        **describe_machine(torch.device("cpu")),
+        "machine": describe_machine(torch.device("cpu"), "python -m benchmarks.service"),
         "clients": clients,
         "seconds": took,
         "requests": len(load.seconds),

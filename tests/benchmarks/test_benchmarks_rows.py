@@ -108,7 +108,7 @@ def test_the_page_has_before_and_after_and_says_what_is_missing(tmp_path):
     report.store(tmp_path / "before", ABOUT | {"commit": "old"}, [good], "cuda")
     report.store(tmp_path, ABOUT, [good, *others], "cpu")
     page = tmp_path / "page.md"
-    names = [f"{device} {part}" for device in ("cpu", "cuda") for part in ("machine", "rows", "tricks")]
+    names = [f"{device} {part}" for device in ("cpu", "cuda") for part in ("machine", "rows", "tricks")] + ["service"]
     page.write_text("Prose.\n" + "".join(f"<!-- bench: {name} -->\nold text\n<!-- end -->\n" for name in names))
     written = report.write_page(tmp_path, page).read_text()
     assert written.startswith("Prose.\n") and "old text" not in written
@@ -118,6 +118,19 @@ def test_the_page_has_before_and_after_and_says_what_is_missing(tmp_path):
     assert "| trick | shipped tagger, EM |\n| --- | --- |\n| folding | 1.20× |" in written
     assert written.count("zgul at commit old") == 2 and written.count("zgul at commit abc") == 1
     assert report.write_page(tmp_path, page).read_text() == written
+
+
+def test_the_page_has_the_service_under_load(tmp_path):
+    measured = {"machine": ABOUT, "clients": 50, "seconds": 60.4, "requests": 1234, "errors": ["one"], "met": False}
+    measured |= {"p50_seconds": 1.5, "p99_seconds": 2.25, "share": 0.71, "cpu_share": 0.93, "words_a_second": 355.0}
+    measured |= {"words_a_cpu_second": 465.0, "load_average": [1.0, 2.0, 3.0]}
+    measured |= {f"words_a_{kind}second_of_zgul_tag": [500.0, 510.0] for kind in ("", "cpu_")}
+    (tmp_path / "service.json").write_text(json.dumps(measured))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench: service -->\nold text\n<!-- end -->\n")
+    written = report.write_page(tmp_path, page).read_text()
+    assert "old text" not in written and "| 50 clients, 60 seconds |" in written
+    assert "| errors | 1 |" in written and "(p99) | 2.25 |" in written and "| **0.71**, missed |" in written
 
 
 def test_the_command_runs_a_row_and_prints_the_table(tmp_path, monkeypatch, capsys):

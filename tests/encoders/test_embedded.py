@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from zgul import encoders
 from zgul.download import exclusive
@@ -154,7 +155,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_converted_folder_is_made_once_and_can_be_read_by_others(cache: Path) -> None:
     folder = files.converted()
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+    made = ["config.json", "model.safetensors", "pieces.sqlite", "tokenizer.json"]
+    assert sorted(path.name for path in folder.iterdir()) == made
     assert folder.stat().st_mode & 0o777 == 0o755 and names(cache) == [folder.name]
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in folder.iterdir())
     (folder / "config.json").write_text("kept")
@@ -180,9 +182,15 @@ def test_what_a_killed_process_left_is_removed(cache: Path) -> None:
     assert names(cache) == [folder.name] and (folder / "model.safetensors").read_bytes() != b"half"
 
 
-def test_a_failed_conversion_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device (os error 28)")],
+)
+def test_a_failed_conversion_leaves_nothing_behind(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(ZgulError, match=r"No space left.*ZGUL_CACHE"):

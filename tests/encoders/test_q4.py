@@ -85,6 +85,8 @@ Tensors = dict[str, torch.Tensor]
 
 PANIC = b'{"added_tokens": [], "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}'
 
+MANY = b'{"added_tokens": [], "model": {"type": "Unigram", "unk_id": 0, "vocab": [' + b'["a", 0.0], ' * 2_000_000
+
 
 def packed(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(zlib.compress(data)), dtype=torch.uint8)
@@ -109,6 +111,7 @@ def change(notes: dict[str, str], **values: object) -> dict[str, str]:
         (lambda tensors, notes: (tensors | {"tokenizer.json.zlib": packed(bytes(300_000_000))}, notes), "is damaged"),
         (lambda tensors, notes: (tensors | {"tokenizer.json.zlib": packed(PANIC)}, notes), "is damaged"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "zlib" not in k}, notes), "is damaged"),
+        (lambda tensors, notes: (tensors | {"tokenizer.json.zlib": packed(MANY)}, notes), "unpacks to far more"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "1.output" not in k}, notes), "is damaged"),
         (lambda tensors, notes: ({k: v for k, v in tensors.items() if "nibbles" not in k}, notes), "is damaged"),
     ],

@@ -2,7 +2,6 @@
 
 import importlib.util
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +93,8 @@ def test_survives_saving(tokenizer, tmp_path):
     text = "Cafe\u0301 ﬁn \u00a0 ልጆቹ ትምህርት <mask> ꙗко"
     again = PieceTokenizer.from_folder(tmp_path)
     assert again.backend.encode(text).ids == tokenizer.backend.encode(text).ids
-    assert replace(again, backend=None) == replace(tokenizer, backend=None)
+    for role in ("begin", "end", "pad", "unknown", "mask", "blank"):
+        assert getattr(again, role) == getattr(tokenizer, role)
 
 
 def test_fast_enough(tokenizer):
@@ -102,9 +102,9 @@ def test_fast_enough(tokenizer):
     words = ["Hesturinn", "stendur", "við", "hliðina", "á", "gamla", "bænum", "og", "horfir", "út", "."] * 2000
     best = 0.0
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         tokenizer.tokenise(words)
-        best = max(best, len(words) / (time.perf_counter() - start))
+        best = max(best, len(words) / (time.process_time() - start))
     assert best > 40_000
 
 

