@@ -22,6 +22,8 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import many_sources
+import wide_all
 from embedded_taggers import load_saved
 from scores import DATA, DOCS, commit, markdown, paper_f1
 from scores import RESULTS as EMBEDDED
@@ -34,7 +36,7 @@ from zgul.languages import GROUPS, find
 from zgul.tagger import Tagger
 from zgul.tagging.loading import choose_inference
 
-RESULTS = DOCS / "results" / "wide"
+RESULTS, MANY = DOCS / "results" / "wide", DOCS / "results" / "many-sources"
 NAMES = {"germanic": "germanic-pos", "slavic": "slavic-pos", "african": "african-ner"}
 VARIANTS = {"before": "as shipped before", "edits": "more sources, edits", "ciphers": "more sources, edits and ciphers"}
 HOW = {
@@ -133,12 +135,20 @@ def ship(runs: list[Path]) -> None:
 def report() -> None:
     """Write docs/beyond.md from what is stored."""
     choice, measured = read_json(RESULTS / "choice.json"), read_json(RESULTS / "targets.json")
+    again = read_json(MANY / "targets.json")["f1"]
+    over_all = read_json(wide_all.FIGURES)
     parts = {
         "choice": "\n".join(choice_table(choice["f1"][group], group) for group in NAMES),
         "noise": ", ".join(f"`{noise}` for {task.upper()}" for task, noise in choice["noise"].items()),
         "replaced": ", ".join(NAMES[group] for group in choice["replaced"]) or "none",
         "targets": target_table(measured["f1"]),
         "sources": source_table(),
+        "levers": "\n".join(many_sources.lever_table(read_json(MANY / "choice.json"), task) for task in ("pos", "ner")),
+        "compared": compared_table(read_json(MANY / "compared.json")["f1"]),
+        "all_left_out": wide_all.table(over_all, "left out"),
+        "all_sources": wide_all.table(over_all, "sources"),
+        "all_strange": wide_all.table(over_all, "strange"),
+        "again": target_table(again["african-ner"]),
         "choice_commit": choice["commit"],
         "targets_commit": measured["commit"],
         "date": measured["date"],
@@ -172,6 +182,18 @@ def target_table(f1: dict[str, dict[str, float]]) -> str:
             means = {key: mean(f1[target][key] for target in own) for key in ("before", "after")}
             rows.append(target_row(f"**{group.name}**", means, mean(map(paper_f1, own))))
     return markdown(["language", "before", "after", "change (95 %)", "the paper's ZGUL"], rows)
+
+
+def compared_table(f1: dict[str, dict[str, float]]) -> str:
+    """A row for each new tagger and the one that it would replace: the mean over sources and forms."""
+    pairs: dict[tuple[str, ...], list[dict[str, float]]] = {}
+    for key, one in f1.items():  # such as all-pos/germanic-pos/is/shifted
+        pairs.setdefault(tuple(key.split("/")[:2]), []).append(one)
+    rows = []
+    for (new, old), own in pairs.items():
+        before, after = (mean(one[name] for one in own) for name in ("old", "new"))
+        rows.append([new, old, str(len(own)), f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"])
+    return markdown(["new", "old", "files and forms", "old one", "new one", "change"], rows, words=2)
 
 
 def source_table() -> str:

@@ -10,6 +10,7 @@ and ``<!-- end -->`` is replaced.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
@@ -23,11 +24,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scores import DOCS, GOALS, GROUP_OF, HEADS, RESULTS, markdown, paper_f1, summary
 from ship import SHIPPED, read_results, shipped_bits
 
+from zgul.evaluation import mean_std
 from zgul.files import atomic_write, read_json
 from zgul.languages import GROUPS, SOURCES, TARGETS, find, most_related
 from zgul.paper.numbers import printed_average as paper_average
 from zgul.tagging.serving import learnt_from
 
+ADAPTING = DOCS / "results" / "adapt"
 TEXTS = Path(__file__).with_name("cards")
 DEV = "the sources' dev sets"
 FACTS: dict[str, Any] = read_json(TEXTS / "facts.json")
@@ -36,6 +39,10 @@ TASKS = {"pos": "Parts of speech (UPOS)", "ner": "Named entities (BIO)"}
 SOURCE_HEADS = ["held-out text", "own adapter", "best of the others", "none", "shared start", "even mixture", "best"]
 TARGET_HEADS = ["text", "related", "best unrelated", "mean of the unrelated", "none", "even mixture", "best"]
 GROUP_HEADS = ["group", "its tagger", "the one over all sources", "our SFT-M", "the paper's ZGUL", "goal"]
+CURVE_FILES = {"test": "test file", "dev": "dev file"}
+CURVE_HEADS = ["language", "task", "sentences"]
+CURVE_HEADS += [head for name in CURVE_FILES.values() for head in (f"{name}, before", "after", "gain (95 %)")]
+CURVE_HEADS += ["minutes of a core", "GB"]
 Table = dict[str, Any]  # text -> adapter -> masked accuracy and perplexity
 
 
@@ -333,6 +340,60 @@ def doc_blocks(cards: Sequence[Card], recorded: Recorded) -> dict[str, str]:
     return made
 
 
+def adapting_blocks(folder: Path) -> dict[str, str]:
+    """The tables of docs/adapt.md: the adapted taggers that ship, and the recipe on languages left out, on a GPU."""
+    shipped = read_json(folder / "shipped.json")["targets"]
+    targets = []
+    for code in (target for target in TARGETS if target in shipped):
+        one = shipped[code]
+        spread = f"{one['difference']['low']:+.1f} to {one['difference']['high']:+.1f}"
+        targets.append([str(find(code)), f"{one['before']:.1f}", f"**{one['after']:.1f}**", spread])
+    left_out = []
+    for line in sorted(
+        map(json.loads, (folder / "left-out.jsonl").read_text("utf-8").splitlines()), key=case_and_recipe
+    ):
+        (step,) = line["steps"]
+        masked = [f"{step['figures'][f'masked accuracy {when}']:.0f}" for when in ("before", "after")]
+        name = f"{find(line['language']).name}{', other letters' * ('shifted' in line['case'])}"
+        f1 = [f"{line['dev_before']:.1f}", f"**{line['dev_after']:.1f}**"]
+        left_out.append([name, line["task"].upper(), "1" if line["recipe"] == "masked" else "0.3", *f1, *masked])
+    heads = ["language left out", "task", "masked", "F1 before", "after", "masked pieces guessed, before", "after"]
+    return {
+        "adapted": markdown(["language", "zero-shot", "adapted", "difference (95 %)"], targets),
+        "left out": markdown(heads, left_out, words=3),
+        "curves": markdown(CURVE_HEADS, curve_rows(folder / "curves.jsonl"), words=2),
+    }
+
+
+def curve_rows(path: Path) -> list[list[str]]:
+    """What labelled sentences bring: a row for each language and number of sentences, with the mean over its seeds."""
+    cells: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for line in map(json.loads, path.read_text("utf-8").splitlines() if path.is_file() else ()):
+        cells.setdefault((line["language"], line["count"]), []).append(line)
+    order = list(dict.fromkeys(code for code, _ in cells))
+    rows = []
+    for code, count in sorted(cells, key=lambda cell: (order.index(cell[0]), cell[1])):
+        runs = cells[code, count]
+        minutes, memory = mean(run["cpu_seconds"] for run in runs) / 60, max(run["megabytes_of_memory"] for run in runs)
+        figures = [one for file in CURVE_FILES for one in changes([run[file] for run in runs])]
+        cost = [f"{minutes:.1f}", f"{memory / 1000:.1f}"]
+        rows.append([str(find(code)), runs[0]["task"].upper(), str(count), *figures, *cost])
+    return rows
+
+
+def changes(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """F1 before and after, and the gain: the mean over seeds, and the widest interval."""
+    before, after = runs[0]["before"], mean_std([run["after"] for run in runs])
+    low, high = min(run["difference"]["low"] for run in runs), max(run["difference"]["high"] for run in runs)
+    spread = f" ± {after.std:.1f}" if after.std is not None else ""
+    gain = f"{after.mean - before:+.1f} ({low:+.1f} to {high:+.1f})" if low or high else "undone"
+    return [f"{before:.1f}", f"**{after.mean:.1f}**{spread}", gain]
+
+
+def case_and_recipe(line: dict[str, Any]) -> tuple[str, str, str]:
+    return line["task"], line["case"], line["recipe"]
+
+
 def fill(text: str, made: dict[str, str]) -> str:
     """The text with its blocks written again."""
     block = re.compile(r"(<!-- cards: ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -352,9 +413,10 @@ def write_all(results: Path, shipped: Path, docs: Path) -> None:
     cards = read_cards(shipped, recorded)
     texts = {shipped / card.name / "README.md": tagger_card(card, recorded) for card in cards}
     texts[shipped / "README.md"] = adapters_card(recorded, shipped, cards)
-    for path in (docs / "adapters.md", docs / "taggers.md"):
+    for path in (docs / "adapters.md", docs / "taggers.md", docs / "adapt.md"):
         if path.is_file():
-            texts[path] = fill(path.read_text(encoding="utf-8"), doc_blocks(cards, recorded))
+            made = doc_blocks(cards, recorded) | adapting_blocks(ADAPTING)
+            texts[path] = fill(path.read_text(encoding="utf-8"), made)
     for path, text in texts.items():
         with atomic_write(path) as file:
             file.write(text)

@@ -28,6 +28,7 @@ from unittest import mock
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from ship import read_results
 from strange_text import ALL_FORMS
 
 from zgul import encoders
@@ -72,8 +73,10 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
     else:
         data = load_labelled(config)
         bank = load_adapters(places.adapters / spec["adapters"]) if spec.get("adapters") else []
-        adapters = select_adapters(bank, config.kept_sources) if bank else []
-        tagger = new_tagger(config, data.labels, adapters=adapters)
+        own = [code for code in config.kept_sources if code in {adapter.language for adapter in bank}]
+        # further languages have no adapter: ZGUL weights those of the others for them
+        banked = replace(config, sources=tuple(own or config.kept_sources), leave_out=())
+        tagger = new_tagger(banked, data.labels, adapters=select_adapters(bank, own) if bank else [])
         tagger.model.start_head_at(data.label_shares().to(tagger.device))
     trainer = Trainer(tagger, data, config)
     loaded = time.monotonic()
@@ -166,8 +169,14 @@ def run_safely(spec: dict[str, Any], places: Places) -> dict[str, Any]:
 
 def run_plan(plan: Path, places: Places, jobs: int) -> None:
     """Run a plan in ``jobs`` processes, or in this one if that is 0."""
+    run_specs(json.loads(plan.read_text()), places, jobs)
+
+
+def run_specs(specs: list[dict[str, Any]], places: Places, jobs: int) -> None:
+    """Do the runs that are not done, in their order."""
     places.output.mkdir(parents=True, exist_ok=True)
-    specs = json.loads(plan.read_text())
+    done = read_results(places.output / "results.jsonl")
+    specs = [spec for spec in specs if spec["name"] not in done]
     if jobs == 0:
         for spec in specs:
             places.record(run(spec, places))

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,12 +22,13 @@ def recorded() -> cards.Recorded:
     return cards.Recorded(cards.RESULTS)
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("adapters.md", 5), ("taggers.md", 4)])
+@pytest.mark.parametrize(("page", "blocks"), [("adapters.md", 5), ("taggers.md", 4), ("adapt.md", 3)])
 def test_pages_are_as_the_script_writes_them(page: str, blocks: int, recorded: cards.Recorded) -> None:
     shipped = cards.read_cards(cards.SHIPPED, recorded)
     text = (scores.DOCS / page).read_text(encoding="utf-8")
     assert text.count("<!-- cards: ") == blocks
-    assert cards.fill(text, cards.doc_blocks(shipped, recorded)) == text
+    made = cards.doc_blocks(shipped, recorded) | cards.adapting_blocks(cards.ADAPTING)
+    assert cards.fill(text, made) == text
 
 
 def test_cards_are_as_the_script_writes_them(recorded: cards.Recorded) -> None:
@@ -105,6 +107,19 @@ def test_scores_are_printed_beside_the_papers(
     scores.main(["--data", str(tmp_path), "--languages", "got", "gsw", "--output", str(tmp_path / "out")])
     printed = capsys.readouterr().out
     assert "[ 2/2] Swiss German (gsw)" in printed
-    assert "the paper's ZGUL  64.8" in printed
+    assert ", adapted     –   the paper's ZGUL  64.8" in printed
     assert "| Gothic (got) | germanic-pos | 1 | 5 |" in printed  # of its own two: scored as users get it
     assert not (tmp_path / "out").exists()  # only all 15 files are worth recording
+
+
+def test_scores_are_zero_shot_with_the_adapted_tagger_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of docs/taggers.md says so."""
+    results = {
+        False: SimpleNamespace(to_dict=lambda: {"f1": 60.0}),
+        True: SimpleNamespace(to_dict=lambda: {"f1": 61.0}),
+    }
+    monkeypatch.setattr(scores, "load", lambda *_, adapted, precision: adapted)
+    monkeypatch.setattr(scores.evaluation_run, "evaluate", lambda tagger, _: results[tagger])
+    folder = SimpleNamespace(sentences=lambda *_: [])
+    assert scores.evaluate("fo", folder) == {"f1": 60.0, "adapted_f1": 61.0}  # type: ignore[arg-type]
+    assert scores.evaluate("got", folder) == {"f1": 60.0, "adapted_f1": None}  # type: ignore[arg-type]
