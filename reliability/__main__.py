@@ -5,7 +5,7 @@ python -m reliability fuzz folders --seed 7
 python -m reliability fuzz --case readers:0:4711  # one case again
 python -m reliability chaos                       # kill -9 at 30 moments of each kind of work; --kills, --seconds
 python -m reliability cluster                     # the same on a Ray cluster: workers, nodes, the command; --rounds
-python -m reliability agree                       # the same tags however they are computed; on a GPU, if there is one
+python -m reliability agree                       # the same tags however they are computed; on a GPU: reliability.gpu
 python -m reliability dist                        # wheel and sdist twice, bit for bit; the wheel tags offline
 python -m reliability report                      # write docs/reliability.md from stored results
 """
@@ -109,9 +109,9 @@ def _cluster(given: argparse.Namespace) -> int:
 def _agree(given: argparse.Namespace) -> int:
     counted = agreement.compare_all()
     for way, different in counted["different"].items():
-        print(f"{way}: {different} of {counted['words']} tags differ")
+        print(f"{way}: {different} of {counted['words']} tags differ, {counted['different_em'][way]} with EM")
     page.store(given.output, "agree", counted)
-    return 1 if any(counted["different"].values()) else 0
+    return 1 if any((*counted["different"].values(), *counted["different_em"].values())) else 0
 
 
 def _dist(given: argparse.Namespace) -> int:

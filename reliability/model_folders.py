@@ -1,4 +1,4 @@
-"""Fuzz target: folders of taggers, encoders and adapters from anybody, with damaged or hostile files.
+"""Fuzz target: folders of taggers, adapted taggers, encoders and adapters from anybody, with damaged or hostile files.
 
 Valid folders are made with tiny models. A case damages one file of a folder, or puts another in its place. Pickles try
 to run code, which `reliability.fuzz.Guard` notices. What is still accepted tags a sentence, all its words.
@@ -26,14 +26,17 @@ from reliability.cases import Case, check
 from zgul.adapters.adapterhub import read_adapter, write_adapter
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters
+from zgul.encoders.embedded import load_q4, save_q4
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.folder import load_folder
 from zgul.methods import MethodOptions
 from zgul.tagger import load_tagger, save_tagger
-from zgul.tensors import load_tensors
+from zgul.tagging.delta import TENSORS, Delta, base_checksum, save_delta
+from zgul.tagging.loading import load_named
+from zgul.tensors import load_tensors, load_with_metadata, save_tensors
 
 METHODS = ("zgul", "madx-multi", "cpg", "sft-m")
-CONFIG, MODEL, BANK = "config.json", "model.safetensors", "bank.safetensors"
+CONFIG, MODEL, BANK, Q4 = "config.json", "model.safetensors", "bank.safetensors", "encoder.q4.safetensors"
 PREDICT = 0.05  # share of the accepted taggers that tag
 
 
@@ -55,7 +58,8 @@ class ModelFolders:
             tagger = small_tagger.small_tagger(method, options=MethodOptions(dropout=0.0), depth=1)
             save_tagger(tagger, folder / method)
         tagger = small_tagger.small_tagger("zgul", depth=1)
-        save_tagger(tagger, folder / "coded", bits=9, merged=True, encoder=True)
+        save_tagger(tagger, folder / "coded", merged=True, encoder=True)
+        code(folder / "coded" / MODEL, 9)
         for name, safe in (("hub", True), ("hub-pickle", False)):
             write_adapter(small_tagger.small_adapters(invertible=True, depth=1)[0], folder / name, safe=safe)
         state = torch.load(folder / "hub-pickle" / "pytorch_adapter.bin", weights_only=True)
@@ -65,12 +69,17 @@ class ModelFolders:
         shutil.copytree(folder / "coded" / "encoder", folder / "encoder-pickle")
         torch.save(load_tensors(folder / "encoder" / MODEL), folder / "encoder-pickle" / "pytorch_model.bin")
         (folder / "encoder-pickle" / MODEL).unlink()
+        self.write_delta(folder / "delta")
+        (folder / "encoder-4-bit").mkdir()
+        write_4_bit(folder / "encoder-4-bit" / Q4)
         self.kinds: dict[str, Callable[[Path, Random], None]] = {
             **dict.fromkeys(METHODS, self.load_tagger),
             "coded": self.load_tagger_with_encoder,
             **dict.fromkeys(("hub", "hub-pickle", "hub-old"), load_adapter),
             "encoder": load_encoder,
             "encoder-pickle": load_encoder,
+            "encoder-4-bit": load_4_bit,
+            "delta": self.load_delta,
         }
         self.files = {
             name: {
@@ -104,6 +113,19 @@ class ModelFolders:
     def load_tagger_with_encoder(self, folder: Path, random: Random) -> None:
         self.predict(load_tagger(folder), random)
 
+    def load_delta(self, folder: Path, random: Random) -> None:
+        self.predict(load_named(str(folder)), random)
+
+    def write_delta(self, folder: Path) -> None:
+        """What was learnt from raw text: an update, an adapter and a difference."""
+        base = self.folder / "coded"
+        tensors = {"head.bias": torch.ones(len(small_tagger.LABELS)), "adapter.0.down.bias": torch.ones(5)}
+        tensors |= {"update.0.query.a": torch.ones(3, 16), "update.0.query.b": torch.ones(16, 3)}
+        delta = Delta(str(base), base_checksum(base), "target", "pos", tensors, "s0", {"int8": True})
+        folder.mkdir()
+        save_delta(folder, delta)
+        code(folder / TENSORS, 2)
+
     def predict(self, tagger: Any, random: Random) -> None:
         if random.random() < PREDICT:
             sentences = small_tagger.mixed_sentences()[1:]
@@ -122,6 +144,25 @@ def _numbers(adapter: LanguageAdapter) -> list[torch.Tensor]:
 
 def load_encoder(folder: Path, random: Random) -> None:
     encoder, tokenizer = load_folder(folder)
+    check(isinstance(encoder, Encoder), "an encoder")
+    tokenizer.tokenise(["hawa", strange.letters(random)])
+
+
+def code(path: Path, bits: int) -> None:
+    """Write a file of tensors again in coded form, however small they are."""
+    tensors, notes = load_with_metadata(path)
+    save_tensors(path, tensors, bits=bits, small=1, metadata=notes)
+
+
+def write_4_bit(path: Path) -> None:
+    encoder, tokenizer = small_tagger.tiny_encoder(small_tagger.MADE, layers=1, width=32)
+    for weight in encoder.parameters():
+        weight.data = (4 * weight.data).round().clamp(-8, 7) / 4
+    save_q4(encoder, tokenizer, path)
+
+
+def load_4_bit(folder: Path, random: Random) -> None:
+    encoder, tokenizer = load_q4(folder / Q4)
     check(isinstance(encoder, Encoder), "an encoder")
     tokenizer.tokenise(["hawa", strange.letters(random)])
 

@@ -14,11 +14,11 @@ from reliability.strange import LAST
 from zgul.files import atomic_write, read_json, write_json
 
 TARGETS = {  # what a target of the fuzzer covers
-    "readers": "CoNLL-U, columns, WikiAnn and text, in 12 encodings, plain and in 4 packings; 2% go through a tagger",
+    "readers": "CoNLL-U, columns, WikiAnn, HTML, docx, odt and text, 12 encodings, 4 packings; 2% go through a tagger",
     "segmenter": "running text; 12 code points of Unicode in each case, in turn, among others that are drawn",
     "configurations": "YAML, JSON, option groups, `--set`, command lines",
-    "folders": "taggers, encoders and AdapterHub's adapters: JSON, safetensors, pickles, tokenizers",
-    "requests": "methods, paths, headers, JSON and forms that are sent to the service, with small taggers",
+    "folders": "taggers, adapted taggers, encoders and AdapterHub's adapters: JSON, safetensors, pickles, tokenizers",
+    "requests": "methods, paths, headers, JSON, forms and files that are sent to the service, with small taggers",
 }
 WORKS = {
     "tagging": "`zgul tag --resume`",
@@ -36,14 +36,15 @@ def store(folder: Path | None, name: str, result: dict[str, Any]) -> None:
     """Keep a result, with the commit and the day; nothing without a folder."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / f"{name}.json", {"commit": _commit(), "date": time.strftime("%Y-%m-%d"), **result})
+        tested = result.get("commit") or commit()  # a copy on another machine may be no repository
+        write_json(folder / f"{name}.json", {"commit": tested, "date": time.strftime("%Y-%m-%d"), **result})
 
 
 def write(folder: Path, page: Path) -> Path:
     """Write the page from the stored results. What was not run is said to be missing."""
     frame = (Path(__file__).with_name("page.md")).read_text(encoding="utf-8")
     parts = {"FUZZ": _fuzz(folder), "CHAOS": _chaos(folder), "AGREE": _agree(folder), "DIST": _dist(folder)}
-    parts["CLUSTER"] = _cluster(folder)
+    parts |= {"CLUSTER": _cluster(folder), "GPU": _gpu(folder)}
     for name, text in parts.items():
         frame = frame.replace(f"{{{name}}}", text)
     with atomic_write(page) as file:
@@ -54,7 +55,7 @@ def write(folder: Path, page: Path) -> Path:
 def _fuzz(folder: Path) -> str:
     rows, notes = [], []
     for name, covers in TARGETS.items():
-        found = _read(folder / f"fuzz-{name}.json")
+        found = read(folder / f"fuzz-{name}.json")
         if found is None:
             rows.append([f"`{name}`", covers, "not run", *[""] * 7])
             continue
@@ -74,7 +75,7 @@ def _fuzz(folder: Path) -> str:
 def _chaos(folder: Path) -> str:
     rows, notes = [], []
     for name, covers in WORKS.items():
-        found = _read(folder / f"chaos-{name}.json")
+        found = read(folder / f"chaos-{name}.json")
         if found is None:
             rows.append([f"`{name}`", covers, "not run", *[""] * 6])
             continue
@@ -96,7 +97,7 @@ def _chaos(folder: Path) -> str:
 
 
 def _cluster(folder: Path) -> str:
-    found = _read(folder / "cluster.json")
+    found = read(folder / "cluster.json")
     if found is None:
         return "Not run.\n"
     killed = [f"{found[name]}" for name in ("workers", "nodes", "commands")]
@@ -108,18 +109,32 @@ def _cluster(folder: Path) -> str:
 
 
 def _agree(folder: Path) -> str:
-    found = _read(folder / "agree.json")
+    found = read(folder / "agree.json")
     if found is None:
         return "Not run.\n"
-    rows = [[way, f"{count} of {found['words']}"] for way, count in found["different"].items()]
-    gpu = found.get("gpu")
-    shown = f"{gpu['different']} of {found['words']}" if gpu else "not run: no GPU here"
-    rows.append([f"on a GPU ({gpu['device']})" if gpu else "on a GPU", shown])
-    return _table(["compared with sentences alone", "tags that differ"], rows) + f"\nCommit {found['commit']}.\n"
+    counts = zip(found["different"].items(), found["different_em"].values(), strict=True)
+    rows = [[way, f"{count} of {found['words']}", f"{em} of {found['words']}"] for (way, count), em in counts]
+    return (
+        _table(["compared with sentences alone", "tags that differ", "with EM"], rows)
+        + f"\nCommit {found['commit']}.\n"
+    )
+
+
+def _gpu(folder: Path) -> str:
+    found = read(folder / "gpu.json")
+    if found is None:
+        return "Not run: there was no GPU.\n"
+    rows = []
+    for row in found["rows"]:
+        name = f"`{row['tagger']}`" + ", with EM" * row["em"]
+        rows.append([name, row["language"], f"{row['words']:,}", *map(str, row["different"].values())])
+    heads = [f"differ in {precision}" for precision in found["rows"][0]["different"]]
+    about = f"{found['device']}, torch {found['torch']}, {found['seconds']:.0f} s; commit {found['commit']}"
+    return _table(["tagger", "language", "words", *heads], rows) + f"\n{about}, {found['date']}.\n"
 
 
 def _dist(folder: Path) -> str:
-    found = _read(folder / "dist.json")
+    found = read(folder / "dist.json")
     if found is None:
         return "Not run.\n"
     rows = [[f"`{name}`", f"`{digest}`"] for name, digest in found["files"].items()]
@@ -128,7 +143,7 @@ def _dist(folder: Path) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def read(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.is_file() else None
 
 
@@ -136,7 +151,7 @@ def _table(heads: list[str], rows: Iterable[list[str]]) -> str:
     return "".join("| " + " | ".join(row) + " |\n" for row in [heads, ["---"] * len(heads), *rows])
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that is tested, with "+" if files differ from it."""
     command = ["git", "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty=+"]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()

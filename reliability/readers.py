@@ -1,4 +1,4 @@
-"""Fuzz target: the readers of CoNLL-U, columns, WikiAnn and plain text, in all encodings and compressions.
+"""Fuzz target: the readers of CoNLL-U, columns, WikiAnn, documents and plain text, in all encodings and compressions.
 
 A case is a valid file, which must be read with exactly the words that it was made of, or a damaged one, which may be
 refused. What is accepted keeps its words on the way through a tagger into every format of the output.
@@ -13,6 +13,7 @@ import json
 import lzma
 import os
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -28,9 +29,12 @@ from zgul.errors import ZgulError
 from zgul.tagging.documents import FORMATS
 from zgul.tagging.loading import load
 from zgul.tagging.reading import KINDS, TextSource, read
+from zgul.tagging.rich_text import OPEN, WORD
 from zgul.tagging.tag_files import FileSettings, tag_stream
 
 MADE = {"conllu": ".conllu", "columns": ".tsv", "wikiann": ".txt", "tokens": ".txt", "lines": ".txt", "text": ".txt"}
+DOCUMENTS = {"html": ".html", "docx": ".docx", "odt": ".odt"}  # their text is a paragraph for each sentence
+MADE |= DOCUMENTS
 SAFE = ("utf-8", "utf-8", "utf-8-sig", "utf-16")  # what a valid file is written in
 ENCODINGS = (*SAFE, "utf-16-le", "utf-16-be", "cp1252", "latin-1", "utf-32", "cp037", "shift_jis", "koi8-r", "utf-7")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -44,6 +48,18 @@ PACKINGS = ("", "", "", *PACKERS)
 NER = ("O", "B-PER", "I-PER", "S-LOC", "E-LOC", "U-ORG", "L-ORG")
 TAGGED = 0.02  # share of the cases that go through a tagger, which takes longer than all else
 LARGE = 0.0003  # share of the cases that are small packed and large unpacked
+
+# A paragraph with marks in it, and what is around all paragraphs.
+MARKS = {
+    "html": "<p class='a>b'>{}<!-- <p>x --></p>\n",
+    "docx": "<w:p><w:r><w:tab/><w:t>{}</w:t></w:r></w:p>",
+    "odt": "<text:p><text:s/>{}<text:note>x</text:note></text:p>",
+}
+FRAMES = {
+    "html": "<html><head><title>x</title></head><script>if (a<b) '<p>'</script>{}</html>",
+    "docx": f'<w:document xmlns:w="{WORD[1:-1]}">{{}}</w:document>',
+    "odt": f'<office xmlns:text="{OPEN[1:-1]}">{{}}</office>',
+}
 
 Words = list[list[str]]  # by sentence
 
@@ -71,6 +87,8 @@ class Readers:
         content = _encode(random, data, encoding)
         if not valid and random.random() < 0.7:
             content = strange.damage(random, content)
+        if kind in ("docx", "odt"):
+            content = office(random, kind, content, valid)
         content = PACKERS[packing](content)
         if not valid and packing and random.random() < 0.5:
             content = strange.damage(random, content)
@@ -89,7 +107,7 @@ class Readers:
         def word() -> str:
             if known:
                 return random.choice(self.known)
-            if random.random() < 0.6 or kind in ("lines", "text"):
+            if random.random() < 0.6 or kind in ("lines", "text", *DOCUMENTS):
                 return strange.letters(random)
             made = "".join(strange.character(random) for _ in range(random.randint(1, 6)))
             return _NOT_IN_WORDS.sub("", made) or "x"
@@ -120,9 +138,21 @@ def write(random: Random, kind: str, sentences: Words) -> str:
         elif kind in ("columns", "wikiann"):
             prefix = "en:" if kind == "wikiann" else ""
             blocks.append("".join(f"{prefix}{word}\t{random.choice(NER)}\n" for word in words) + "\n")
+        elif kind in DOCUMENTS:
+            blocks.append(MARKS[kind].format(" ".join(words)))
         else:
             blocks.append(" ".join(words) + "\n" + "\n" * (kind == "text"))
-    return "".join(blocks)
+    return FRAMES.get(kind, "{}").format("".join(blocks))
+
+
+def office(random: Random, kind: str, xml: bytes, valid: bool) -> bytes:
+    """A docx or odt file."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", random.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))) as archive:
+        if kind == "odt" and (valid or random.random() < 0.8):
+            archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml" if kind == "odt" else "word/document.xml", xml)
+    return made.getvalue()
 
 
 def _encode(random: Random, data: str | bytes, encoding: str | None) -> bytes:
@@ -135,7 +165,7 @@ def _encode(random: Random, data: str | bytes, encoding: str | None) -> bytes:
 
 
 def _input(kind: str) -> str:
-    return "columns" if kind == "wikiann" else kind
+    return "columns" if kind == "wikiann" else "auto" if kind in DOCUMENTS else kind
 
 
 def read_words(path: Path, kind: str) -> list[str]:
@@ -143,7 +173,7 @@ def read_words(path: Path, kind: str) -> list[str]:
     try:
         if kind == "wikiann":
             return [word for sentence in read_labelled(path, "ner") for word in sentence.words]
-        with TextSource(path.name, path).open(kind) as opened:
+        with TextSource(path.name, path).open(_input(kind)) as opened:
             return [word for sentence in read(opened) for word in sentence.words]
     except ZgulError as error:
         raise Broken(f"a valid file was refused: {error}") from error

@@ -8,6 +8,7 @@ valid request must be accepted, and the answer must have the words that were sen
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import standin
-from reliability import strange
+from reliability import readers, strange
 from reliability.cases import Broken, Case, check, check_words
 from zgul.errors import ZgulError
 from zgul.serve.app import create_app
@@ -92,8 +93,12 @@ class ServiceRequests:
             sentence = {**rows, "upos": ["NOUN"] * len(words), "upos_probabilities": [0.5] * len(words)}
             return _json("/v1/conllu", {"sentences": [sentence]}, words)
         if kind == 4:
-            content = " ".join(words).encode()
-            return Sent("POST", "/v1/read", _form("a.txt", content), f"multipart/form-data; boundary={BOUNDARY}")
+            ending = random.choice((".txt", ".txt.gz", *readers.DOCUMENTS.values()))
+            content = readers.write(random, ending.removeprefix(".").removesuffix(".gz"), [words]).encode()
+            if ending in (".docx", ".odt"):
+                content = readers.office(random, ending[1:], content, valid=True)
+            content = gzip.compress(content) if ending.endswith(".gz") else content
+            return Sent("POST", "/v1/read", _form(f"a{ending}", content), f"multipart/form-data; boundary={BOUNDARY}")
         return Sent("GET", random.choice(("/v1/languages?q=far&limit=3", "/v1/languages/fo", *PATHS[4:])))
 
     def _damage(self, random: Random, sent: Sent) -> None:

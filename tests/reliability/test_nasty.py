@@ -10,9 +10,12 @@ import io
 import json
 import os
 import pickle
+import random
 import struct
 import time
+import tracemalloc
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,8 @@ from zgul.errors import ZgulError
 from zgul.options import read_yaml
 from zgul.paper.plan import Inputs
 from zgul.tagger import load_tagger
-from zgul.tagging.reading import TextSource, read
+from zgul.tagging.reading import Input, TextSource, read
+from zgul.tagging.rich_text import DAMAGED_DOCUMENT, html_text, office_text
 from zgul.training.config import TrainingConfig
 
 SECONDS = 2.0  # of the processor, for any of them
@@ -73,6 +77,67 @@ def test_text_loses_nothing(name: str) -> None:
         check_cut(TEXTS[name], sentences)
         for sentence in sentences[:50]:
             check_sentence(sentence)
+
+
+# --- documents with layout
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+PAGES = {
+    "comments without end": "<!--" * 50_000,
+    "comments in comments": "<!-- <!-- -->" * 20_000,
+    "tags without end": "<a " * 50_000,
+    "blanks in a tag": "<a" + " " * 200_000,
+    "values without end": "<a b=" * 50_000,
+    "quotes without end": "<a b='" * 50_000,
+    "quotes in turn": "<a b='x' c=\"<a" * 20_000,
+    "slashes": "<a/" * 50_000,
+    "declarations without end": "<![CDATA[<?" * 20_000,
+    "ends without end": "</" * 50_000 + "</a" * 50_000,
+    "scripts in scripts": "<script></" * 20_000,
+    "stray brackets": "< <" * 50_000,
+    "characters without end": "&am" * 50_000 + "&#" * 50_000,
+}
+DOCUMENTS = {  # the XML, how much of a picture lies beside it, and why it is refused
+    "elements": ("<a>" + "<a/>" * 4_000_000 + "</a>", 0, "unpacks to more than 200 times its size"),
+    "paragraphs": (f"<a xmlns='{WORD}'>" + "<p/>" * 4_000_000 + "</a>", 0, "unpacks to more than 200 times its size"),
+    "a long name, copied for each element": (f"<a xmlns='{'x' * 1_000_000}'>" + "<a/>" * 500_000, 20_000, "too long"),
+    "depth, and no end": ("<a>" * 200_000, 20_000, "no element found"),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_take_time_in_proportion_to_their_size(name: str) -> None:
+    began = time.process_time()
+    text = html_text(b"<html><p>before</p>" + PAGES[name].encode())
+    assert time.process_time() - began < SECONDS and text.startswith("before")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_small_documents_that_unpack_to_much_take_little(name: str) -> None:
+    xml, picture, reason = DOCUMENTS[name]
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", xml)
+        archive.writestr("picture", random.Random(0).randbytes(picture))
+    content, began = made.getvalue(), time.process_time()
+    tracemalloc.start()
+    try:
+        with pytest.raises((ZgulError, *DAMAGED_DOCUMENT), match=reason):
+            office_text(content)
+        assert tracemalloc.get_traced_memory()[1] < 200e6 and time.process_time() - began < SECONDS
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_document_whose_parts_begin_before_it_is_refused() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("word/document.xml", "<a/>")
+    content = bytearray(made.getvalue())
+    (directory,) = struct.unpack_from("<I", content, len(content) - 6)
+    struct.pack_into("<I", content, len(content) - 6, directory + 650_000)
+    with pytest.raises(ZgulError, match="a docx, odt or other zip file that cannot be read"):
+        Input(io.BytesIO(content), "a.docx")
 
 
 # --- files of text
