@@ -6,7 +6,6 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
@@ -40,8 +39,7 @@ def test_values_come_back_within_their_precision(
     """Odd shapes, one row, one column; with ``small`` 0 or 1 everything that may be coded is."""
     tensor = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 10**size
     path = tmp_path_factory.mktemp("t") / "t.safetensors"
-    with mock.patch("zgul.tensors.SMALL", small):
-        save_tensors(path, {"t": tensor}, bits=bits)
+    save_tensors(path, {"t": tensor}, bits=bits, small=small)
     (loaded,) = load_tensors(path).values()
     assert loaded.dtype == torch.float32 and loaded.shape == tensor.shape
     error = (loaded - tensor).abs()
@@ -77,7 +75,8 @@ def test_coded_rows_stand_alone_and_bear_outliers(
 def test_coded_numbers_take_the_bits_they_say(tmp_path: Path, bits: int) -> None:
     rows = torch.randn(300, 1000, generator=torch.Generator().manual_seed(0))
     save_tensors(tmp_path / "t", {"t": rows}, bits=bits)
-    assert (tmp_path / "t").stat().st_size * 8 / rows.numel() == pytest.approx(bits, abs=0.1)
+    # with few bits, Huffman's codes of whole bits cost a little
+    assert (tmp_path / "t").stat().st_size * 8 / rows.numel() == pytest.approx(bits, abs=0.2 if bits < 5 else 0.1)
     assert (load_tensors(tmp_path / "t")["t"] - rows).square().mean().sqrt() == pytest.approx(
         4.13 * 2.0**-bits / 12**0.5, rel=0.02
     )
@@ -120,8 +119,8 @@ def test_fewer_bits_take_less_room_and_notes_are_kept(tmp_path: Path) -> None:
 
 
 def test_forms_that_are_not() -> None:
-    with pytest.raises(ZgulError, match="32 or 16 bits, or coded in 6 to 12, not in 5"):
-        save_tensors(Path("t"), {}, bits=5)
+    with pytest.raises(ZgulError, match="32 or 16 bits, or coded in 2 to 12, not in 1"):
+        save_tensors(Path("t"), {}, bits=1)
 
 
 @pytest.mark.parametrize("bits", [16, 9])
@@ -228,24 +227,26 @@ def test_headers_that_make_no_sense_are_refused_at_once(
     assert time.process_time() - started < 1.5
 
 
-def test_a_small_file_takes_little_memory_whatever_it_announces(tmp_path: Path) -> None:
-    """128 kilobytes in deflated form stand for 128 megabytes of zeros."""
+@pytest.mark.parametrize(("bits", "low", "columns"), [(9, 64 * 90 // 2, 90), (9, 64 * 90 // 2, 10**8), (2, 0, 1 << 21)])
+def test_a_small_file_takes_little_memory_whatever_it_announces(
+    tmp_path: Path, bits: int, low: int, columns: int
+) -> None:
+    """128 kilobytes in deflated form stand for 128 megabytes of zeros. In 2 bits there are no lower bits to count."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     bomb = b"".join(deflate.compress(bytes(1 << 20)) for _ in range(1 << 7)) + deflate.flush()
     parts = {
-        "w.step": torch.ones(80, dtype=torch.bfloat16),
+        "w.step": torch.ones(64, dtype=torch.bfloat16),
         "w.high": torch.frombuffer(bytearray(bomb), dtype=torch.uint8),
-        "w.low": torch.zeros(80 * 90 // 2, dtype=torch.uint8),
+        "w.low": torch.zeros(low, dtype=torch.uint8),
     }
-    for note in ('{"w": [9, 90]}', '{"w": [9, 100000000]}'):
-        save_file(parts, tmp_path / "t", metadata={"zgul.coded": note})
-        tracemalloc.start()
-        try:
-            with pytest.raises(ZgulError, match="are announced"):
-                load_tensors(tmp_path / "t")
-            assert tracemalloc.get_traced_memory()[1] < 20e6
-        finally:
-            tracemalloc.stop()
+    save_file(parts, tmp_path / "t", metadata={"zgul.coded": json.dumps({"w": [bits, columns]})})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ZgulError, match="are announced"):
+            load_tensors(tmp_path / "t")
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2])

@@ -106,7 +106,9 @@ def moved_copy(module: M, device: torch.device, *, half: bool = False, frozen: b
 
     def moved(tensor: Tensor) -> Tensor:
         rounded = half and tensor.dtype == torch.float32 and id(tensor) not in kept
-        return tensor.detach().to(device, torch.bfloat16 if rounded else None)
+        value = tensor.detach().to(device, torch.bfloat16 if rounded else None)
+        # weights that were loaded in inference mode cannot take part in EM's gradients
+        return value.clone() if value.is_inference() and not torch.is_inference_mode_enabled() else value
 
     memo: dict[int, object] = {id(buffer): moved(buffer) for buffer in module.buffers()}
     for parameter in module.parameters():

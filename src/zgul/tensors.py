@@ -1,6 +1,6 @@
 """Tensors on disk: safetensors in full, 16-bit or coded form. Pickles are read with care and never written.
 
-The coded form has 6 to 12 ``bits``. The numbers of a row become whole steps, ``w ≈ step · code``. The step is a fixed
+The coded form has 2 to 12 ``bits``. The numbers of a row become whole steps, ``w ≈ step · code``. The step is a fixed
 part of the row's root mean square; if it followed the row's largest number, one outlier would make all others coarse.
 Large codes are rare, so their upper 8 bits are Huffman-coded. The lower bits are as good as random and are stored as
 they are. A normally distributed row takes about ``bits`` bits a number. Vectors and small matrices stay in 16 bits.
@@ -25,7 +25,7 @@ from torch import Tensor
 from zgul.errors import ZgulError, first_line
 from zgul.files import atomic_write
 
-CODED = range(6, 13)  # bits
+CODED = range(2, 13)  # bits
 SMALL = 5000  # a matrix of fewer numbers is not worth coding
 _GAUSS = 0.5 * math.log2(2 * math.pi * math.e)  # bits of a standard normal number in steps of 1
 _NOTE = "zgul.coded"  # key in the file's metadata: [bits, columns] of each coded matrix
@@ -48,9 +48,17 @@ class Coded(NamedTuple):
 
 
 def save_tensors(
-    path: Path, tensors: Mapping[str, Tensor | Coded], *, bits: int = 32, metadata: dict[str, str] | None = None
+    path: Path,
+    tensors: Mapping[str, Tensor | Coded],
+    *,
+    bits: int = 32,
+    small: int = SMALL,
+    metadata: dict[str, str] | None = None,
 ) -> None:
-    """Write tensors atomically. ``bits``: 32, 16, or 6 to 12 for the coded form. Coded tensors stay as they are."""
+    """Write tensors atomically. ``bits``: 32, 16, or 2 to 12 for the coded form.
+
+    Matrices of fewer than ``small`` numbers are not coded. Tensors that are coded already stay as they are.
+    """
     if bits not in (32, 16, *CODED):
         raise ZgulError(f"Tensors are saved in 32 or 16 bits, or coded in {CODED[0]} to {CODED[-1]}, not in {bits}.")
     packed: dict[str, Tensor] = {}
@@ -61,7 +69,7 @@ def save_tensors(
             tensor = tensor.detach().cpu().contiguous()
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 raise ZgulError(f"{name} holds numbers that are not finite. {path} was not written.")
-            if bits in CODED and tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= SMALL:
+            if bits in CODED and tensor.is_floating_point() and tensor.dim() > 1 and tensor.numel() >= small:
                 tensor = quantise(tensor, bits)
         if isinstance(tensor, Coded):
             packed |= {name + part: value for part, value in _pack(tensor).items()}
@@ -184,11 +192,11 @@ def quantise(tensor: Tensor, bits: int) -> Coded:
 
 def _pack(coded: Coded) -> dict[str, Tensor]:
     """The steps of the rows, and the codes as two streams of bytes."""
-    low, codes = coded.bits - 5, coded.codes.numpy().ravel()
+    low, codes = max(coded.bits - 5, 0), coded.codes.numpy().ravel()
     signless = np.where(codes < 0, -2 * codes - 1, 2 * codes)  # 0, -1, 1, -2, … as 0, 1, 2, 3, …
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
     high = deflate.compress((signless >> low).astype(np.uint8).tobytes()) + deflate.flush()
-    planes = np.stack([(signless >> place & 1).astype(np.uint8) for place in range(low)])
+    planes = np.array([signless >> place & 1 for place in range(low)], np.uint8)
     return {
         _STEP: coded.step,
         _HIGH: torch.frombuffer(bytearray(high), dtype=torch.uint8),
@@ -200,8 +208,9 @@ def _unpack(step: Tensor, high: Tensor, low: Tensor, bits: int, columns: int) ->
     """The inverse of `_pack`."""
     if bits not in CODED or not isinstance(columns, int) or columns < 1 or high.dtype != torch.uint8:
         raise ValueError(f"{bits!r} bits and {columns!r} columns make no sense")
-    places, count = bits - 5, step.numel() * columns
-    if low.numel() != -(-places * count // 8):  # before memory is allocated for the announced numbers
+    places, count = max(bits - 5, 0), step.numel() * columns
+    # before memory is allocated for the announced numbers, each of which takes at least a bit of ``high``
+    if low.numel() != -(-places * count // 8) or count > 8 * high.numel():
         raise ValueError(f"{count} numbers are announced, but the file is too short or too long for them")
     upper = zlib.decompressobj(-zlib.MAX_WBITS).decompress(high.numpy().tobytes(), count + 1)
     if len(upper) != count:

@@ -90,7 +90,7 @@ def test_select_narrows_down():
 
 
 @pytest.mark.parametrize(
-    ("options", "hint"), [({"group": "uralic"}, "germanic, indo-aryan"), ({"task": "srl"}, "pos and ner")]
+    ("options", "hint"), [({"group": "uralic"}, "germanic, indo-aryan"), ({"task": "srl"}, "pos or ner")]
 )
 def test_select_says_what_there_is(options, hint):
     with pytest.raises(ZgulError, match=hint):

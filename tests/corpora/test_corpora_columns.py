@@ -77,7 +77,7 @@ def test_mixed_schemes_are_read_like_the_scorer_and_announced() -> None:
         ("a\tO\t\n", "ner", "line 1: '' is not"),
         ("a NOUN\nb NN\n", "pos", "line 2: 'NN' is not a universal part of speech"),
         ("\tO\n", "ner", "line 1: an empty word"),
-        ("a O\n", "chunks", "unknown task 'chunks'"),
+        ("a O\n", "chunks", "no task 'chunks'"),
     ],
 )
 def test_broken_files_are_errors_with_their_line(text: str, task: str, message: str) -> None:
@@ -108,8 +108,10 @@ def test_unwritable_words(tmp_path: Path) -> None:
 
 def test_wrong_tags_for_a_task() -> None:
     assert not any(tag_problem("pos", tag) for tag in UPOS)
-    with pytest.raises(ZgulError, match="choose pos or ner"):
+    with pytest.raises(ZgulError, match="Choose pos or ner"):
         tag_problem("tagging", "O")
+    assert "the task may be pos" in str(tag_problem("ner", "NOUN"))
+    assert "the task may be" not in str(tag_problem("ner", "Q-PER"))
 
 
 printable = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filter(

@@ -132,7 +132,7 @@ def test_wrong_tags_are_refused() -> None:
         sentence.set_tags("pos", ["NN"] * 10)
     with pytest.raises(ZgulError, match="'PER' is not an entity"):
         sentence.set_tags("ner", ["PER"] * 10)
-    with pytest.raises(ZgulError, match="unknown task 'chunks'"):
+    with pytest.raises(ZgulError, match="no task 'chunks'"):
         sentence.set_tags("chunks", ["X"] * 10)
     with pytest.raises(ValueError, match="10 words but 1 tags"):
         sentence.set_tags("pos", ["X"])

@@ -46,12 +46,23 @@ def test_load_finds_each_format(folder: Path) -> None:
     [
         ("pos", "fo", "train", "fo has the splits: dev test"),
         ("pos", "xx", "test", "pos has the languages: fo"),
-        ("chunks", "fo", "test", "choose pos or ner"),
+        ("chunks", "fo", "test", "Choose pos or ner"),
     ],
 )
 def test_load_says_what_is_there(folder: Path, task: str, lang: str, split: str, message: str) -> None:
     with pytest.raises(ZgulError, match=message):
         DataFolder(folder).sentences(task, lang, split)
+
+
+def test_a_folder_of_wikiann_has_the_language_of_its_name(tmp_path: Path) -> None:
+    """Wikipedia's code of Alemannic, ``als``, is ISO's code of Albanian."""
+    path = tmp_path / "ner" / "gsw" / "test.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("als:Bärn\tB-LOC\n\nals:vo\tO\nfr:Jura\tB-LOC\n\n", encoding="utf-8")
+    assert DataFolder(tmp_path).sentences("ner", "gsw", "test") == [
+        Sentence(["Bärn"], ["B-LOC"], "gsw"),
+        Sentence(["vo", "Jura"], ["O", "B-LOC"], "gsw", ["gsw", "fr"]),
+    ]
 
 
 def test_load_from_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
@@ -112,7 +123,7 @@ CONLLU = "# text = ja\n1\tja\t_\tINTJ\t_\t_\t_\t_\t_\t_\n\n"
         ("a.txt", CONLLU, "pos", Sentence(["ja"], ["INTJ"], "fo", text="ja", offsets=[(0, 2)])),
         ("a.tsv", "ja\tINTJ\n\n", "pos", Sentence(["ja"], ["INTJ"], "fo")),
         ("a.tsv", "ab:c\tO\nKano\tB-LOC\n\n", "ner", Sentence(["ab:c", "Kano"], ["O", "B-LOC"], "fo")),
-        ("a", "ha:Kano\tB-LOC\nha:ta\tO\n\n", "ner", Sentence(["Kano", "ta"], ["B-LOC", "O"], "ha")),
+        ("a", "ha:Kano\tB-LOC\nha:ta\tO\n\n", "ner", Sentence(["Kano", "ta"], ["B-LOC", "O"], "fo")),
     ],
 )
 def test_a_labelled_file_is_read_by_its_name_or_its_beginning(

@@ -387,7 +387,7 @@ def test_gradients_may_be_switched_off_outside(tagger: Tagger, batch: Batch) -> 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"steps": -1}, "steps must be at least 0, not -1"),
+        ({"steps": -1}, "steps must be at least 0 and at most 1000, not -1"),
         ({"lr": -0.1}, "lr must be at least 0"),
         ({"lr": float("inf")}, "lr must be at least 0, not inf"),
         ({"lr": float("nan")}, "lr must be at least 0, not nan"),

@@ -212,6 +212,9 @@ def test_most_related_by_given_features_or_by_uriel() -> None:
     assert parts.most_related("target") == "s0" and parts.most_related("s2") == "s2"
     real = Parts(parts.encoder, LABELS, REAL)
     assert real.most_related("fo") == "is" and real.most_related("gsw") == "de"
+    some = Parts(parts.encoder, LABELS, REAL, features={"fo": MADE.features("target")})
+    with pytest.raises(ZgulError, match="differ in number"):
+        some.most_related("fo")
 
 
 # --- invertible blocks

@@ -59,6 +59,15 @@ def test_a_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(value, second.get_parameter(name)), name
 
 
+def test_a_run_on_a_cpu_leaves_gpus_alone(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("get_rng_state", "set_rng_state"):
+        monkeypatch.setattr(torch.cuda, name, lambda *given: pytest.fail("this run has its numbers from the CPU"))
+    optimiser = Optimiser(net(1), lr=0.1)
+    best, progress = load_checkpoint(saved, optimiser, "print")
+    save_checkpoint(saved, optimiser, best, progress, "print")
+
+
 def test_progress_and_best_weights_come_back_exactly(saved: Path) -> None:
     model = net(1)
     best, progress = load_checkpoint(saved, Optimiser(model, lr=0.1), "print")

@@ -206,6 +206,7 @@ def test_the_schedule_warms_up_and_ends_near_nothing(
         ({"masked": 1.0}, "masked must be above 0 and below 1"),
         ({"warmup": 1.5}, "warmup must be at least 0 and at most 1"),
         ({"lr": -1.0}, "lr must be at least 0"),
+        ({"seed": 2**64}, "seed must be at least 0 and below"),
     ],
 )
 def test_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:

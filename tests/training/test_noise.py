@@ -208,6 +208,11 @@ def test_a_cipher_replaces_about_a_fifth_of_the_letters_of_its_share_of_the_sent
     assert 0.15 < replaced < 0.25
 
 
+def test_latin_words_with_letters_that_are_named_otherwise_stay_as_they_are() -> None:
+    words = ["ʼyanɗa", "ɗan", "Fakaʻofo", "aª", "kū‘ai", "it's"]
+    assert romanised(words) == words and romanised(["Паʼ"]) == ["Pa'"]
+
+
 def test_romanised_sentences_are_in_latin_letters_and_keep_their_words() -> None:
     words = ["Моето", "семейство", "живее", "в", "Paris", ",", "Äger", "12"]
     made = romanised(words)

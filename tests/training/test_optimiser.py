@@ -9,6 +9,7 @@ from torch import nn
 from small_tagger import MADE, small_batch, small_tagger
 from zgul.methods import METHODS, MethodOptions
 from zgul.methods.model import Model
+from zgul.training import distributed
 from zgul.training.optimiser import Optimiser, Stepper, tagging_loss
 
 LANGUAGES = {"weighting.vectors.": 0.1, "weighting.lang2vec.": 0.1}
@@ -111,6 +112,22 @@ def test_parameters_without_a_gradient_stay() -> None:
     model[0](torch.ones(1, 3)).sum().backward()
     optimiser.step()
     assert torch.equal(model[1].weight, before)
+
+
+def test_several_processes_add_up_the_gradients_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2))
+    optimiser = Optimiser(model, lr=0.1, rows={"0.weight": torch.tensor([1, 3])})
+    added: list[torch.Tensor] = []
+
+    def add_up(weights: list[torch.Tensor], loss: torch.Tensor) -> None:
+        added.extend(weight.grad.clone() for weight in weights if weight.grad is not None)
+
+    monkeypatch.setattr(distributed, "sum_gradients", add_up)
+    model(torch.tensor([1, 3, 1])).sum().backward()
+    expected = model.get_parameter("0.weight").grad
+    assert expected is not None
+    optimiser.step(torch.zeros(()))
+    assert any(torch.equal(gradient, expected[[1, 3]]) for gradient in added)
 
 
 # --- bfloat16

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -439,12 +440,37 @@ def test_a_tagger_is_trained_further_on_another_source(place: Path, tmp_path: Pa
     assert [p.tags for p in again.predict(dev)] == [p.tags for p in further.predict(dev)]
 
 
+def test_an_encoder_that_only_the_first_tagger_has_is_handed_on(place: Path, tmp_path: Path) -> None:
+    own = config(place, em_sentences=0, epochs=1, related_letters=True)
+    train(own, tmp_path / "first", saving=Saving(save_encoder=True))
+    more = replace(own, start=str(tmp_path / "first"), encoder="embedded", related_letters=False)
+    further = train(more, tmp_path / "further")
+    shutil.rmtree(tmp_path / "first")
+    dev = dev_sentences(own, "is")[:5]
+    loaded = load_tagger(tmp_path / "further")
+    assert [p.tags for p in loaded.predict(dev)] == [p.tags for p in further.predict(dev)]
+    assert further.about["training"]["related_letters"] and further.about["training"]["encoder"] != "embedded"
+
+
 def test_what_is_trained_further_must_be_a_tagger_of_the_task(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match="neither a tagger's folder"):
         train(config(place, start="nowhere"))
     train(config(place, em_sentences=0, epochs=1), tmp_path / "pos")
     with pytest.raises(ZgulError, match="is a tagger for pos, not for ner"):
         train(config(place, group="", task="ner", sources=("is",), start=str(tmp_path / "pos")))
+
+
+def test_what_a_tagger_has_learnt_already_cannot_be_left_out(place: Path, tmp_path: Path) -> None:
+    """Else a source would count as unseen although the weights come from a tagger that has read it."""
+    train(config(place, em_sentences=0, epochs=1), tmp_path / "first")
+    further = config(place, start=str(tmp_path / "first"), epochs=1, em_sentences=5)
+    for work in (
+        partial(train, replace(further, em_by="loso")),
+        partial(train, replace(further, leave_out=("is",))),
+        partial(leave_one_out, further),
+    ):
+        with pytest.raises(ZgulError, match=r"has learnt from is.* already, so nothing can be left out any more"):
+            work()
 
 
 def test_labels_that_the_tagger_does_not_know_are_left_out() -> None:

@@ -1,8 +1,10 @@
 """The training loop: batches, schedule, selection, early stopping, resuming, and a loss that is no number."""
 
 import itertools
+import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from small_tagger import MADE, small_tagger
+from family import tiny_encoder
+from small_tagger import MADE, WIDTH, small_tagger
+from zgul.corpora.sentence import Sentence
 from zgul.encoders.batches import Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.evaluation import scores
@@ -18,6 +22,7 @@ from zgul.methods import MethodOptions
 from zgul.progress import Status
 from zgul.tagger import Tagger
 from zgul.tensors import load_tensors
+from zgul.training import distributed
 from zgul.training import trainer as trainer_module
 from zgul.training.config import NoiseConfig, TrainingConfig
 from zgul.training.labelled_data import LabelledData, labelled_data
@@ -124,6 +129,16 @@ def test_the_learning_rate_warms_up_and_decays_to_nothing(monkeypatch: pytest.Mo
     rates.clear()
     batches_of(trainer_of(warmup=0.0), monkeypatch)
     assert rates[0] == 1e-2
+
+
+@pytest.mark.parametrize(("epochs", "warmup"), [(1, 0.01), (1, 0.25), (3, 0.07)])
+def test_a_warm_up_of_a_few_steps_never_exceeds_the_learning_rate(
+    monkeypatch: pytest.MonkeyPatch, epochs: int, warmup: float
+) -> None:
+    rates: list[float] = []
+    monkeypatch.setattr(Optimiser, "set_lr", lambda self, lr: rates.append(lr))
+    batches_of(trainer_of(epochs=epochs, warmup=warmup), monkeypatch)
+    assert max(rates) <= 1e-2 and rates[-1] > 0
 
 
 def test_weight_decay_pulls_towards_zero() -> None:
@@ -398,6 +413,16 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     assert_equal(weights(whole.tagger), weights(again.tagger))
 
 
+def test_a_stopped_process_waits_until_the_checkpoint_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else torchrun would end the process that writes it."""
+    trainer = trainer_of(tmp_path)
+    there: list[bool] = []
+    monkeypatch.setattr(distributed, "wait", lambda: there.append((tmp_path / CHECKPOINT).is_file()))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(lambda status: signal.raise_signal(signal.SIGINT))
+    assert there == [True]
+
+
 @pytest.mark.parametrize(("seconds", "times"), [(0.0, 3), (3600.0, 0)])
 def test_checkpoints_may_be_rare(tmp_path: Path, seconds: float, times: int) -> None:
     config = config_of()
@@ -440,10 +465,10 @@ def test_comparing_many_sentences_is_quick(tmp_path: Path) -> None:
     trainer_of(tmp_path, epochs=1).run()
     trainer = trainer_of(tmp_path, epochs=1)
     trainer.data.train = trainer.data.train * 2000  # 96,000: more than any group has
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(ZgulError, match="or other data"):
         trainer.resume()
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 # --- precision and limits
@@ -455,6 +480,21 @@ def test_the_tagger_keeps_its_own_limit_of_pieces() -> None:
     assert trainer.steps_per_epoch > 6, "long sentences are cut into several"
     trainer.run()
     assert [len(p.tags) for p in trainer.tagger.predict(trainer.data.dev)] == [len(s) for s in trainer.data.dev]
+
+
+def test_padding_stays_within_the_positions_of_the_encoder() -> None:
+    """Batches are padded to a multiple of 16. An encoder of 100 positions reads no 112."""
+    config = config_of(epochs=1)
+    long = [Sentence(["ja"] * 300, ["PRON"] * 300, "s0")]
+    data = labelled_data([*MADE.sentences("s0", 3), *long], long, config)
+    encoder, tokenizer = tiny_encoder(MADE, width=WIDTH)
+    short = replace(encoder.config, positions=100)
+    encoder.positions, encoder.config = torch.nn.Embedding(100, WIDTH), short
+    tagger = Tagger.new("sft-m", encoder=(encoder, tokenizer), task="pos", labels=data.labels, sources=["s0"])
+    trainer = Trainer(tagger, data, config)
+    trainer.run()
+    assert len(tagger.predict(long)[0].tags) == 300
+    assert {batch.input_ids.shape[1] for batch in trainer.dev.batches(8192, multiple=16)} == {100}
 
 
 def test_bfloat16_is_used_where_asked_and_float32_is_left_behind() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from zgul.corpora import columns
 from zgul.corpora.data_folder import read_labelled
-from zgul.corpora.sentence import Sentence
+from zgul.corpora.sentence import Sentence, check_task
 from zgul.download import MAX_BYTES, ChecksumError, DownloadOptions, download, exclusive, file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, read_json, write_json
@@ -113,8 +113,8 @@ def select(group: str | None = None, task: str | None = None, language: str | No
     group = group and group.lower()
     if group not in (None, *groups):
         raise ZgulError(f"There is no group {group!r} in the catalogue. The groups are {', '.join(groups)}.")
-    if task not in (None, "pos", "ner"):
-        raise ZgulError(f"There is no task {task!r} in the catalogue. The tasks are pos and ner.")
+    if task is not None:
+        check_task(task)
     asked = [dataset for dataset in DATASETS if task in (None, dataset.task) and group in (None, *dataset.groups)]
     return [dataset for dataset in asked if language in (None, dataset.language)]
 

@@ -26,8 +26,12 @@ def read(source: Source, task: str | None = "ner", language: str | None = None) 
         yield Sentence(words, tags, language)
 
 
-def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]:
-    """Read WikiAnn sentence by sentence. The language comes from the tokens, for each word where they differ."""
+def read_wikiann(source: Source, task: str | None = "ner", language: str | None = None) -> Iterator[Sentence]:
+    """Read WikiAnn sentence by sentence. The language comes from the tokens, for each word where they differ.
+
+    ``language`` replaces the code of a sentence's first word, because Wikipedia's codes may mean other languages: its
+    ``als`` is Alemannic, not Albanian.
+    """
     lines = Lines(source)
     for first, tokens, tags in _read_blocks(lines, task):
         words, languages = [], []
@@ -36,7 +40,9 @@ def read_wikiann(source: Source, task: str | None = "ner") -> Iterator[Sentence]
                 raise lines.error(f"{token!r} is not of the form lang:token; is this a plain two-column file?", number)
             languages.append(match[1])
             words.append(match[2])
-        yield Sentence(words, tags, languages[0], languages if len(set(languages)) > 1 else None)
+        own = language or languages[0]
+        mixed = [own if code == languages[0] else code for code in languages] if len(set(languages)) > 1 else None
+        yield Sentence(words, tags, own, mixed)
 
 
 def write(path: Path | str, sentences: Iterable[Sentence]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from zgul.corpora import columns, conllu
 from zgul.corpora.lines import BOM, Lines
-from zgul.corpora.sentence import TASKS, Sentence
+from zgul.corpora.sentence import TASKS, Sentence, check_task
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import DAMAGED, PACKINGS, open_binary
 
@@ -39,7 +39,7 @@ def read_labelled(path: Path | str, task: str, language: str | None = None) -> l
     if form == "conllu":
         read: Iterable[Sentence] = (block.to_sentence(task, language) for block in conllu.read(path))
     else:
-        read = columns.read_wikiann(path, task) if form == "wikiann" else columns.read(path, task, language)
+        read = (columns.read_wikiann if form == "wikiann" else columns.read)(path, task, language)
     sentences = [sentence for sentence in read if sentence.words]
     tagged = [sentence for sentence in sentences if sentence.tags is not None]
     if sentences and not tagged:
@@ -77,8 +77,7 @@ class DataFolder:
 
     def sentences(self, task: str, language: str, split: str) -> list[Sentence]:
         """Read a split. If it does not exist, the error names the splits and languages that do."""
-        if task not in TASKS:
-            raise ZgulError(f"unknown task {task!r}: choose pos or ner")
+        check_task(task)
         files = _existing(self.path / task / language, split, FORMATS)
         if not files:
             here = [(code, other) for other_task, code, other in self.splits() if other_task == task]
@@ -126,4 +125,4 @@ def _rank(key: tuple[str, str, str]) -> tuple[Any, ...]:
     task, language, split = key
     base = split.rsplit(".", 1)[-1]
     order = SPLIT_ORDER.index(base) if base in SPLIT_ORDER else len(SPLIT_ORDER)
-    return TASKS.index(task), language, base != split, order, split
+    return [*TASKS].index(task), language, base != split, order, split

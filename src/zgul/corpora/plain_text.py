@@ -8,7 +8,8 @@ characters.
 
 Sentences end as in UAX 29, at a terminator of any script (property Sentence_Break: ``. ! ? । ። ؟ ։ 。`` and more) with
 the closing quotes and brackets after it. A full stop needs white space after it. Neither a full stop nor a closing
-quote ends a sentence if lower case follows. A blank line always ends a sentence, a single line end never does.
+quote ends a sentence if lower case follows, but a full stop does in a text that begins its sentences in lower case. A
+blank line always ends a sentence, a single line end never does.
 
 Every word is ``text[start:end]`` of its sentence's text. Only blanks are left out: white space, control characters,
 zero-width space and byte-order mark.
@@ -122,26 +123,42 @@ def _one_a_line(lines: Iterable[str], form: str, language: str | None) -> Iterat
 
 
 class Abbreviations:
-    """The abbreviations of a text: those listed for its language, and those that the text itself shows."""
+    """The abbreviations of a text: those listed for its language, and those that the text itself shows.
+
+    In a text that begins its sentences in lower case (chats, old manuscripts), there is no such sign of one.
+    """
 
     def __init__(self, language: str | None = None) -> None:
         self._listed = _EVERY_LANGUAGE.union(_LISTED.get(language or "", ()))
         self._counts: Counter[tuple[str, str]] = Counter()  # of a word and what comes after it
         self._characters = 0
+        self._before_lower, self._before_upper = set[str](), set[str]()  # longer words that have a full stop; "" begins
 
     def learn(self, text: str) -> None:
         """Learn words that mostly have a full stop with lower case after it (``geb. in``) from a passage."""
         if self._characters > LEARN_FROM:
             return
+        if not self._characters:
+            first = next(filter(str.isalpha, text), "")
+            (self._before_lower if first.islower() else self._before_upper).add("")
         self._characters += len(text)
         self._counts.update((word, "no stop") for word in _PATTERN.without_stop.findall(text.lower()))
         for match in _PATTERN.with_stop.finditer(text):
             self._counts[match[1].lower(), "stop, lower case" if match[2] else "stop, upper case"] += 1
+            if not _PATTERN.short.fullmatch(match[1]):
+                (self._before_lower if match[2] else self._before_upper).add(match[1].lower())
+
+    @property
+    def lower_starts(self) -> bool:
+        """Whether sentences of the text begin in lower case."""
+        return len(self._before_lower) > max(1, 2 * len(self._before_upper))
 
     def __contains__(self, word: str) -> bool:
         word = word.lower()
+        if word in self._listed or self.lower_starts:
+            return word in self._listed
         other = max(1, self._counts[word, "stop, upper case"], self._counts[word, "no stop"])
-        return self._counts[word, "stop, lower case"] > other or word in self._listed
+        return self._counts[word, "stop, lower case"] > other
 
 
 def words(text: str, language: str | None = None) -> Sentence:
@@ -212,7 +229,7 @@ def _sentences_of_paragraph(text: str, spans: list[Span], abbreviations: Abbrevi
             if span[0] == sentence[-1][1] and _PATTERN.closer.fullmatch(text, *span):
                 sentence.append(span)
                 continue
-            if _ends_sentence(text, terminator, sentence[-1][1], span):
+            if _ends_sentence(text, terminator, sentence[-1][1], span, abbreviations.lower_starts):
                 yield sentence
                 sentence = []
             terminator = None
@@ -226,13 +243,13 @@ def _sentences_of_paragraph(text: str, spans: list[Span], abbreviations: Abbrevi
         yield sentence
 
 
-def _ends_sentence(text: str, terminator: Span, end: int, following: Span) -> bool:
+def _ends_sentence(text: str, terminator: Span, end: int, following: Span, lower_starts: bool) -> bool:
     """Whether a terminator ends the sentence: UAX 29, rules SB6 to SB11, and “Really?” she asked."""
     if _PATTERN.goes_on.match(text, *following):
         return False
     lower = bool(_PATTERN.lower.match(text, *following))
     if _PATTERN.full_stop.fullmatch(text, *terminator):
-        return following[0] > end and not lower
+        return following[0] > end and (lower_starts or not lower)
     return not (lower and end > terminator[1])
 
 
@@ -255,5 +272,6 @@ def _is_abbreviation(text: str, before: list[Span], after: list[Span], abbreviat
             return True
     if name.lower() in _BEFORE_NUMBERS and text[first[0]].isdigit():
         return True
-    goes_on = _PATTERN.lower.match(text, *first) or _PATTERN.goes_on.match(text, *first)
+    lower = None if abbreviations.lower_starts else _PATTERN.lower.match(text, *first)
+    goes_on = lower or _PATTERN.goes_on.match(text, *first)
     return goes_on is not None and _PATTERN.short.fullmatch(name) is not None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from zgul.errors import ZgulError
 
 TaskChoice = Literal["pos", "ner", "both"]
-TASKS = ("pos", "ner")
+TASKS = {"pos": "parts of speech", "ner": "named entities"}
 UPOS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
@@ -42,14 +42,20 @@ class Sentence:
         return len(self.words)
 
 
+def check_task(task: str, choices: str = "pos or ner") -> None:
+    if task not in TASKS:
+        raise ZgulError(f"There is no task {task!r}. Choose {choices}.")
+
+
 def tag_problem(task: str, tag: str) -> str | None:
     """Say what is wrong with a tag; None if it is valid for the task."""
     if task == "pos":
         return None if tag in UPOS else f"{tag!r} is not a universal part of speech ({' '.join(UPOS)})"
-    if task == "ner":
-        valid = _NER_TAG.fullmatch(tag) and tag.isprintable()
-        return None if valid else f"{tag!r} is not an entity tag such as O, B-PER or I-PER"
-    raise ZgulError(f"unknown task {task!r}: choose pos or ner")
+    check_task(task)
+    if _NER_TAG.fullmatch(tag) and tag.isprintable():
+        return None
+    other = "; it is a part of speech, so the task may be pos" if tag in UPOS else ""
+    return f"{tag!r} is not an entity tag such as O, B-PER or I-PER{other}"
 
 
 def to_iob2(tags: list[str]) -> list[str]:

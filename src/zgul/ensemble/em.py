@@ -25,7 +25,7 @@ PADDED = 128  # pieces to which the authors' release pads each sentence
 class EMConfig(Options):
     """Settings of entropy minimisation."""
 
-    steps: int = option(10, "Steps T of entropy minimisation; 0 switches it off.", least=0)
+    steps: int = option(10, "Steps T of entropy minimisation; 0 switches it off.", least=0, most=1000)
     lr: float = option(10.0, "Learning rate of entropy minimisation.", least=0)
     tied: bool = option(False, "Move the scores of all tokens of a layer together, as the original EMEA does.")
     # the authors' release starts from probabilities (a softmax of a softmax) and sums over padding, too

@@ -20,6 +20,7 @@ from zgul.languages.relatedness import FeatureSet
 from zgul.methods.model import INVERTIBLE, Model
 from zgul.options import Options, option
 
+TIED = ("em-tied", "emea")  # strategies whose EM moves the scores of all tokens of a layer together
 RELEASE = "as in the authors' release"
 
 
@@ -71,8 +72,8 @@ class Parts:
         if language in self.sources:
             return language
         if language in self.features:
-            own, others = self.language_features([language]), self.language_features(self.sources)
-            return self.sources[int(F.cosine_similarity(own, others).argmax())]
+            own, *others = self.language_features([language, *self.sources])
+            return self.sources[int(F.cosine_similarity(own, torch.stack(others)).argmax())]
         return str(uriel.most_related(language, self.sources))
 
     def freeze_encoder(self) -> None:
@@ -121,4 +122,4 @@ class Method:
 
     def uses_em(self, strategy: str) -> bool:
         """Whether this strategy minimises entropy."""
-        return strategy in ("em", "em-tied", "emea")
+        return strategy in ("em", *TIED)

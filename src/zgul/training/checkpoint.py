@@ -42,8 +42,9 @@ def save_checkpoint(
     for index, state in optimiser.adamw.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
     tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    device = optimiser.optimised[0].device
+    if device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
     notes = {"progress": json.dumps(vars(progress)), "fingerprint": fingerprint, "tensors": json.dumps(list(tensors))}
     save_tensors(path, tensors, metadata=notes)
 
@@ -79,8 +80,9 @@ def load_checkpoint(path: Path, optimiser: Optimiser, fingerprint: str) -> tuple
     for group, rate in zip(adamw.param_groups, rates, strict=True):
         group["lr"] = rate  # the object that captured graphs read, not a copy of it
     torch.set_rng_state(tensors["random.cpu"])
-    if "random.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["random.cuda"])
+    device = optimiser.optimised[0].device
+    if "random.cuda" in tensors and device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
     return best, progress
 
 
@@ -126,7 +128,7 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], notes: dict[str, str]
         shapes[f"optimizer.{index}.step"] = torch.Size()
         shapes |= {f"optimizer.{index}.{name}": value.shape for name in ("exp_avg", "exp_avg_sq")}
     shapes["random.cpu"] = torch.get_rng_state().shape
-    if torch.cuda.is_available():
+    if optimiser.optimised[0].device.type == "cuda":
         shapes["random.cuda"] = torch.cuda.get_rng_state().shape
     try:
         saved = set(json.loads(notes["tensors"]))

@@ -30,7 +30,6 @@ class NoiseConfig(Options):
     ciphers: float = option(
         0.0, "Share of the sentences in which some letters are always replaced by others.", least=0, most=1, panel=NOISE
     )
-
     romanised: float = option(
         0.0, "Share of the sentences in other scripts that are written in Latin letters.", least=0, most=1, panel=NOISE
     )

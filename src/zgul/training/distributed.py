@@ -83,17 +83,8 @@ def any_of(flag: bool, device: torch.device) -> bool:
     return bool(flags)
 
 
-def agree(value: float, device: torch.device) -> float:
-    """The value of the first process: rounding must not make processes decide differently."""
-    if count() == 1:
-        return value
-    shared = torch.tensor(value, dtype=torch.float64, device=device)
-    distributed.broadcast(shared, 0)
-    return float(shared)
-
-
 def of_first(value: T) -> T:
-    """What the first process has, such as a decision or a tensor."""
+    """What the first process has, such as a score: rounding must not make processes decide differently."""
     if count() == 1:
         return value
     shared = [value]
@@ -107,9 +98,8 @@ def check_same(fingerprint: str) -> None:
         others: list[str] = [""] * count()
         distributed.all_gather_object(others, fingerprint)
         if different := [str(number) for number, other in enumerate(others) if other != others[0]]:
-            raise ZgulError(
-                f"Process {', '.join(different)} has other data or settings than the first. Copy them anew."
-            )
+            named = f"Process {', '.join(different)} has"
+            raise ZgulError(f"{named} other data or settings than the first. Copy them anew.")
 
 
 def seed_step(seed: int, step: int) -> None:

@@ -17,6 +17,7 @@ from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError
 from zgul.evaluation import scores
+from zgul.methods.base import TIED
 from zgul.tagger import Tagger
 
 
@@ -64,7 +65,7 @@ def em_table(
         raise ZgulError(f"{tagger.method.title} has no EM ({strategy or 'no strategy'}). There is nothing to choose.")
     if not sentences:
         raise ZgulError("EM settings are chosen on sentences with tags. There are none.")
-    base = EMConfig(start=start, tied=strategy in ("em-tied", "emea"))
+    base = EMConfig(start=start, tied=strategy in TIED)
     codes = list(dict.fromkeys(sentence.language or "" for sentence in sentences))
     encoded = tagger.pieces.encode(sentences, languages=tagger.language_table(codes, strategy)).to(tagger.device)
     settings = [(0, 0.0), *((steps, rate) for rate in grid.rates for steps in grid.steps)]

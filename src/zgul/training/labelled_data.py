@@ -16,9 +16,8 @@ from zgul.encoders.batches import EncodedCorpus, ModelLanguages, PieceEncoder
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import find_method
 from zgul.training.config import NoiseConfig, TrainingConfig
-from zgul.training.noise import CharacterNoise, letter_counts
+from zgul.training.noise import Words, noisy_words
 
-Words = Sequence[Sequence[str]]  # of sentences
 Reader = Callable[[str, str, str], list[Sentence]]  # of task, language and split
 
 
@@ -43,10 +42,7 @@ class LabelledData:
 
     def encode_epoch(self, pieces: PieceEncoder, table: ModelLanguages, seed: int, epoch: int) -> EncodedCorpus:
         """Encode the training sentences of one epoch, with this epoch's own noise."""
-        words = None
-        if self.noise:
-            noise = CharacterNoise(letter_counts(self.train), self.noise)
-            words = noise.apply([sentence.words for sentence in self.train], np.random.default_rng([seed, epoch]))
+        words = noisy_words(self.train, self.noise, np.random.default_rng([seed, epoch]))
         return self.encode(self.train, pieces, table, words)
 
     def label_shares(self) -> Tensor:

@@ -28,7 +28,7 @@ from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
 from zgul.training import distributed
 from zgul.training.checkpoint import Progress, RunningCheckpoint
-from zgul.training.optimiser import Optimiser
+from zgul.training.optimiser import Optimiser, rate_share
 
 BATCH = 64  # blocks that are scored at once
 
@@ -43,7 +43,7 @@ class MLMConfig(Options):
     warmup: float = option(0.05, "Share of the steps in which the learning rate rises.", least=0, most=1)
     clip: float = option(1.0, "Largest norm of the gradient.", above=0)
     masked: float = option(0.15, "Share of the pieces that are masked.", above=0, below=1)
-    seed: int = option(0, "Random seed: order, masks, start.", least=0)
+    seed: int = option(0, "Random seed: order, masks, start.", least=0, below=2**32)
 
 
 class MLMHead(nn.Module):
@@ -177,8 +177,7 @@ def train_masked_lm(
         loss = F.cross_entropy(scores.float(), truth[own].flatten(), reduction="sum") / (truth != IGNORED).sum()
         loss.backward()
         total = loss.detach()
-        distributed.sum_gradients(optimiser.optimised, total)
-        optimiser.step()
+        optimiser.step(total)
         return total
 
     step_of = GraphedStep(update, most=None if distributed.count() == 1 else 0)
@@ -187,9 +186,9 @@ def train_masked_lm(
     for block in held * progress.step:  # the draws of the steps that are done
         rng.integers(len(block), size=config.blocks)
     running, counted = torch.tensor(progress.loss, device=device), progress.counted
-    every, warm = max(1, min(100, config.steps // 10)), max(1.0, config.warmup * config.steps)
+    every = max(1, min(100, config.steps // 10))
     for step in range(progress.step, config.steps):
-        optimiser.set_lr(config.lr * min((step + 1) / warm, (config.steps - step) / max(1.0, config.steps - warm)))
+        optimiser.set_lr(config.lr * rate_share(step, config.steps, config.warmup))
         drawn = [torch.from_numpy(rng.integers(len(block), size=config.blocks)).to(device) for block in held]
         ids = torch.cat([block[row] for block, row in zip(held, drawn, strict=True)]).long()
         running += step_of(ids=ids)

@@ -28,8 +28,11 @@ from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError
 from zgul.training.config import NoiseConfig
 
+Words = Sequence[Sequence[str]]  # of sentences
+
 INSERT, DELETE, SWAP, REPLACE = range(4)
 CIPHERED = 0.2  # share of the different letters of a sentence that a cipher replaces
+LATIN = ("", "LATIN", "COMBINING", "MODIFIER", "FEMININE", "MASCULINE")  # how names of its characters begin: ʼ, ª, º
 VOWELS = frozenset("aeiouyæøœəɛɔαεηιουωаеиоуыэюяєѣѧѫ")  # also with marks above or below
 # a character with the marks that follow it, and the zero-width joiners of Indic and Arabic words
 _UNIT = regex.compile(r"(?s).[\p{M}\u200c\u200d]*")
@@ -50,7 +53,7 @@ class CharacterNoise:
         self._sums = {kind: list(accumulate(map(counts.__getitem__, own))) for kind, own in kinds.items()}
         self._letters = dict(kinds)
 
-    def apply(self, sentences: Sequence[Sequence[str]], rng: np.random.Generator) -> list[Sequence[str]]:
+    def apply(self, sentences: Words, rng: np.random.Generator) -> list[Sequence[str]]:
         """Noisy copies of sentences. Sentences without noise are not copied."""
         noisy = list(sentences)
         if self.config.romanised:
@@ -137,6 +140,13 @@ class CharacterNoise:
         return [letters[index]]
 
 
+def noisy_words(sentences: Sequence[Sentence], config: NoiseConfig, rng: np.random.Generator) -> Words | None:
+    """The words of sentences with noise, or None without any. Letters are drawn from the words themselves."""
+    if not config:
+        return None
+    return CharacterNoise(letter_counts(sentences), config).apply([sentence.words for sentence in sentences], rng)
+
+
 def romanised(words: Sequence[str]) -> Sequence[str]:
     """The words of a sentence in Latin letters. Words that are in Latin letters stay as they are."""
     try:
@@ -149,7 +159,7 @@ def romanised(words: Sequence[str]) -> Sequence[str]:
 
 def _foreign(word: str) -> bool:
     """Whether a word has letters of another script than Latin."""
-    return any(_script(character).removesuffix("+") not in ("", "LATIN", "COMBINING") for character in word)
+    return any(_script(character).removesuffix("+") not in LATIN for character in word)
 
 
 def letter_counts(sentences: Iterable[Sentence]) -> Counter[str]:

@@ -62,10 +62,13 @@ class Optimiser:
             else:
                 group["lr"] = lr * group["share"]
 
-    def step(self) -> None:
+    def step(self, loss: Tensor | None = None) -> None:
+        """Update the weights. Several processes add up their gradients before, and the ``loss``."""
         for name, (whole, index) in self.rows.items():
             self.weights[name].grad = whole.grad[index] if whole.grad is not None else None
             whole.grad = None
+        if loss is not None:
+            distributed.sum_gradients(self.optimised, loss)
         nn.utils.clip_grad_norm_(self.weights.values(), self.clip)
         self.adamw.step()
         self._write_rows()
@@ -80,6 +83,12 @@ class Optimiser:
     def _write_rows(self) -> None:
         for name, (whole, index) in self.rows.items():
             whole.index_copy_(0, index, self.weights[name])
+
+
+def rate_share(step: int, total: int, warmup: float) -> float:
+    """The share of the learning rate in a step: it rises to 1 in the first ``warmup`` of all steps, then falls to 0."""
+    warm = warmup * total
+    return min(1.0, (step + 1) / max(1.0, warm), max(0, total - step) / max(1.0, total - warm))
 
 
 def tagging_loss(model: Model, batch: Batch, allowed: Tensor) -> Tensor:
@@ -118,6 +127,5 @@ class Stepper:
                 loss = tagging_loss(self.model, part, self.allowed) / words
             loss.backward()
             total += loss.detach()
-        distributed.sum_gradients(self.optimiser.optimised, total)
-        self.optimiser.step()
+        self.optimiser.step(total)
         return total

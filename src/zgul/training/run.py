@@ -29,6 +29,7 @@ from zgul.methods import find_method
 from zgul.options import read_yaml
 from zgul.progress import Report, Status, counter, silent, within
 from zgul.tagger import Tagger, load_tagger, save_tagger, saved
+from zgul.tagger.tagger import UNNAMED
 from zgul.training import distributed
 from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
@@ -114,6 +115,11 @@ def load_start(config: TrainingConfig) -> Tagger:
     tagger = load_tagger(folder, device=str(find_device(config.device)))
     if tagger.task != config.task:
         raise ZgulError(f"{config.start} is a tagger for {tagger.task}, not for {config.task}.")
+    judged = left_out(config) if config.em_by == "loso" and config.em_sentences else ()
+    known = {*tagger.sources, *tagger.about.get("sentences", ())}
+    if learnt := [language for language in (*config.leave_out, *judged) if language in known]:
+        problem = f"{config.start} has learnt from {', '.join(learnt)} already, so nothing can be left out any more"
+        raise ZgulError(f"{problem}. Train a new tagger, without --start.")
     return tagger
 
 
@@ -133,7 +139,9 @@ def train(
     check_places(config.adapters)
     if config.start:
         tagger = load_start(config)
-        config = replace(config, method=tagger.method.name, options=tagger.parts.options, decode=tagger.decode)
+        given: dict[str, Any] = {"encoder": tagger.encoder_name, "related_letters": tagger.pieces.related_letters}
+        given |= {"method": tagger.method.name, "options": tagger.parts.options, "decode": tagger.decode}
+        config = replace(config, **given)
         data = load_labelled(config, labels=tagger.labels)
     else:
         loaded = encoders.load(config.encoder)
@@ -152,13 +160,12 @@ def train(
         if config.tensorboard:
             report = _with_tensorboard(folder, report)
     started, history = time.monotonic(), trainer.run(report)
+    dev_f1 = (trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"]) if data.dev else None
     about: dict[str, Any] = {
         # the place of the data does not matter to others; train.yaml has it
         "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},
         "sentences": dict(Counter(sentence.language for sentence in data.train)),
-        "dev_f1": (trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"])
-        if data.dev
-        else None,
+        "dev_f1": dev_f1,
         "steps": trainer.progress.step,
         "seconds": round(time.monotonic() - started, 1),
     }
@@ -168,8 +175,8 @@ def train(
     tagger = replace(tagger, about=about, em=em)
     if folder is not None and distributed.is_first():
         bank = config.adapters != "shipped" or bool(config.extra_adapters or config.start)
-        bits = saving.bits
-        save_tagger(tagger, folder, bits=bits, merged=bits == MERGED, bank=bank, encoder=saving.save_encoder)
+        bits, inside = saving.bits, saving.save_encoder or tagger.encoder_name == UNNAMED  # nothing else has it
+        save_tagger(tagger, folder, bits=bits, merged=bits == MERGED, bank=bank, encoder=inside)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     distributed.wait()
     return tagger

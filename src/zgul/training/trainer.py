@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from zgul.devices import halving, mixed_precision
-from zgul.encoders.batches import EncodedCorpus, PieceEncoder
+from zgul.encoders.batches import EncodedCorpus, Integers, PieceEncoder
 from zgul.errors import ZgulError
 from zgul.evaluation import Scores, scores
 from zgul.files import write_json
@@ -29,7 +29,7 @@ from zgul.training import distributed
 from zgul.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from zgul.training.config import TrainingConfig
 from zgul.training.labelled_data import LabelledData
-from zgul.training.optimiser import Optimiser, Stepper
+from zgul.training.optimiser import Optimiser, Stepper, rate_share
 
 LENGTH_STEP = 16  # batches are padded to a multiple of this, so that few shapes occur
 POOL = 50  # batches that are sorted by length together
@@ -72,7 +72,8 @@ class Trainer:
         on_gpu = self.device.type == "cuda"
         train = data.encode(data.train, self.pieces, self.table)
         shares = dict.fromkeys(OF_LANGUAGES, config.language_lr)
-        rows = {} if data.noise else {EMBEDDINGS: self._used_pieces(train)}  # noise makes other pieces
+        used = torch.unique(torch.cat([train.pieces, torch.tensor(train.specials)]))
+        rows = {} if data.noise else {EMBEDDINGS: used.long().to(self.device)}  # noise makes other pieces
         settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "clip": config.clip}
         self.optimiser = Optimiser(tagger.model, **settings, shares=shares, rows=rows)
         micro = self.batch_rows if on_gpu else config.batch_size  # the same sum; a GPU is faster on all at once
@@ -84,12 +85,6 @@ class Trainer:
         self.gold = [sentence.tags or [] for sentence in data.dev]
         self.steps_per_epoch = math.ceil(len(train) / self.batch_rows)
         self.total_steps = self.steps_per_epoch * config.rounds
-
-    def _used_pieces(self, corpus: EncodedCorpus) -> Tensor:
-        """The pieces that occur in a corpus, which are the rows of the embeddings that can be trained on it."""
-        pieces = torch.cat([corpus.pieces, torch.tensor(corpus.specials)])
-        used: Tensor = torch.unique(pieces)
-        return used.long().to(self.device)
 
     def resume(self) -> bool:
         """Restore the state of the checkpoint. False if there is none."""
@@ -130,7 +125,8 @@ class Trainer:
         running = torch.tensor(progress.loss, device=self.device)
         for rows, length in batches[progress.batch :]:
             self.tagger.model.train()
-            self.optimiser.set_lr(self._lr(progress.step))
+            share = rate_share(progress.step, self.total_steps, self.config.warmup)
+            self.optimiser.set_lr(self.config.lr * share)
             distributed.seed_step(self.config.seed, progress.step)
             running += self.stepper.step(corpus.batch(rows, length))
             progress.counted += 1
@@ -146,6 +142,7 @@ class Trainer:
             if distributed.any_of(interrupt.is_set(), self.device):
                 progress.loss = float(running)
                 self._save(now=True)
+                distributed.wait()  # until the file is there
                 raise KeyboardInterrupt
         progress.loss = float(running)
         return True
@@ -164,7 +161,7 @@ class Trainer:
             step, lr = progress.step, self.config.lr
             raise ZgulError(f"The loss is no longer a number at step {step}. Lower --lr (now {lr:g}).")
         self._save()  # whatever happens in the evaluation, no step is lost
-        f1 = distributed.agree(self.dev_scores(report).f1, self.device) if self.data.dev else 0.0
+        f1 = distributed.of_first(self.dev_scores(report).f1) if self.data.dev else 0.0
         progress.loss, progress.counted = 0.0, 0
         progress.history.append({"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1})
         if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last weights are the best
@@ -173,9 +170,8 @@ class Trainer:
                 self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
         else:
             progress.stale += 1
-        if (
-            self.folder and distributed.is_first()
-        ):  # before the checkpoint: a run that is killed between them would never write it
+        # before the checkpoint, because a run that is killed between them would never write it
+        if self.folder and distributed.is_first():
             write_json(self.folder / "history.json", progress.history)
         self._save()
         figures = {"loss": loss} | ({"dev F1": f1, "best": progress.best_f1} if self.data.dev else {})
@@ -218,27 +214,14 @@ class Trainer:
     def _order(self, corpus: EncodedCorpus, epoch: int) -> list[tuple[Tensor, int]]:
         """All chunks once, in batches of one size and similar length with mixed languages. -1 fills the last batch."""
         rng = np.random.default_rng([self.config.seed, 7, epoch])
-        lengths = corpus.lengths.cpu().numpy() + 2
-        order, size = rng.permutation(len(lengths)), self.batch_rows
-        batches = []
-        for start in range(0, len(order), size * POOL):
-            pool = order[start : start + size * POOL]
-            pool = pool[np.argsort(lengths[pool], kind="stable")]
-            batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-        batches = [batches[index] for index in rng.permutation(len(batches))]
-        longest = [int(-(-int(lengths[rows].max()) // LENGTH_STEP) * LENGTH_STEP) for rows in batches]
+        lengths, size = corpus.lengths.cpu().numpy(), self.batch_rows
+        batches = mixed_batches(lengths, size, POOL, rng)
+        longest = [corpus.padded_length(int(lengths[rows].max()) + 2, LENGTH_STEP) for rows in batches]
         if self.device.type == "cuda":  # graphs need one shape
             batches = [np.pad(rows, (0, size - len(rows)), constant_values=-1) for rows in batches]
         # one copy to the device: one for each batch would wait for the step before it
         together = torch.from_numpy(np.concatenate(batches)).to(self.device)
         return list(zip(torch.split(together, [len(rows) for rows in batches]), longest, strict=True))
-
-    def _lr(self, step: int) -> float:
-        """The learning rate of a step: linear warm-up, then linear decay."""
-        warm = self.config.warmup * self.total_steps
-        if step < warm:
-            return self.config.lr * (step + 1) / warm
-        return self.config.lr * max(0.0, (self.total_steps - step) / max(1.0, self.total_steps - warm))
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -251,6 +234,15 @@ class Trainer:
                 digest.update(repr(parts).encode())
             digest.update(b"\n")
         return digest.hexdigest()
+
+
+def mixed_batches(lengths: Integers, size: int, pool: int, rng: np.random.Generator) -> list[Integers]:
+    """All places of ``lengths`` once, in batches of similar length: those of a ``pool`` of batches are sorted."""
+    order = rng.permutation(len(lengths))
+    pools = [order[start : start + size * pool] for start in range(0, len(order), size * pool)]
+    ordered = [own[np.argsort(lengths[own], kind="stable")] for own in pools]
+    batches = [own[at : at + size] for own in ordered for at in range(0, len(own), size)]
+    return [batches[index] for index in rng.permutation(len(batches))]
 
 
 @contextmanager
