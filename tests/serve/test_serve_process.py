@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_and_other_wrong_addresses() -> None:
         port = other.getsockname()[1]
         result = CliRunner().invoke(app, ["serve", "--port", str(port), "--no-open"])
     assert f"Port {port} is taken" in str(result.exception) and f"--port {port + 1}" in str(result.exception)
-    for host, problem in (("no such host", "no address"), ("203.0.113.7", "no address")):
+    for host, problem in (("no such host", "no address"), ("203.0.113.7", "no address"), ("a..b", "no name")):
         result = CliRunner().invoke(app, ["serve", "--host", host, "--no-open"])
         assert problem in str(result.exception)
 

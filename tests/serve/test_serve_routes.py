@@ -13,6 +13,7 @@ import zgul
 from running_service import Client
 from zgul.languages import GROUPS, SOURCES
 from zgul.serve.app import API, PAGE
+from zgul.tagging.serving import adapted_names, expected_accuracy, learnt_from, serving, shipped_config, shipped_names
 
 WORD_XML = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>
 <w:p><w:r><w:t>Hetta er</w:t></w:r><w:r><w:tab/><w:t xml:space="preserve"> ein </w:t></w:r>
@@ -21,7 +22,6 @@ WORD_XML = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocess
 <w:sdt><w:sdtContent><w:p><w:r><w:t>Ein </w:t></w:r><w:ins><w:r><w:t>viðbót.</w:t></w:r></w:ins></w:p>
 </w:sdtContent></w:sdt>
 <w:p><w:del><w:r><w:delText>Strikað.</w:delText></w:r></w:del></w:p></w:body></w:document>"""
-# content controls and tracked insertions are text, too; readers such as python-docx leave them out
 DOCX_TEXT = "Hetta er\t ein roynd.\n\nEin kassi.\nEin til.\n\nEin viðbót."
 OPEN_XML = """<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
  xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body><office:text>
@@ -42,7 +42,7 @@ def packed(member: str, xml: str) -> bytes:
     ("name", "content", "text"),
     [
         ("a.txt", b"Hetta er\nein roynd.\n", "Hetta er\nein roynd.\n"),
-        ("a.txt.gz", gzip.compress(b"Hetta er"), "Hetta er"),
+        ("a.txt.gz", gzip.compress(b"Hetta er", mtime=0), "Hetta er"),
         ("a.txt.xz", lzma.compress(b"Hetta er"), "Hetta er"),
         ("a.txt", "\ufeffHetta".encode(), "Hetta"),
         ("bræv.docx", packed("word/document.xml", WORD_XML), DOCX_TEXT),
@@ -105,7 +105,7 @@ def test_a_form_without_its_file(client: Client) -> None:
 @pytest.mark.parametrize("form", ["conllu", "tsv", "json"])
 @pytest.mark.parametrize("weights", [False, True])
 def test_sentences_are_written_as_the_library_writes_them(client: Client, form: str, weights: bool) -> None:
-    text = "Grace odhi Kisumu, bang'e odok Nairobi. Onego obi."
+    text = "Grace odhi Kisumu, bang'e odok Nairobi. Onego obi.\n\nGrace odok."  # two paragraphs
     sentences = client.tag(text, "luo", task="both", weights=weights).data["texts"][0]["sentences"]
     answer = client.post(f"/v1/conllu?format={form}", {"sentences": sentences})
     assert answer.status == 200 and answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -151,7 +151,7 @@ def test_a_language(client: Client) -> None:
     assert found["language"]["code"] == "fo" and found["language"]["territory"] == "Faroe Islands"
     assert found["group"] == "germanic" and found["most_related"] == "is" and found["default_task"] == "pos"
     assert [one["code"] for one in found["relatives"]][:3] == ["is", "de", "en"] and len(found["relatives"]) == 11
-    assert [one["name"] for one in found["taggers"]] == ["germanic-pos", "all-ner"]
+    assert [one["name"] for one in found["taggers"]] == [serving("fo", task).name for task in ("pos", "ner")]
     assert found["taggers"][0]["expected"]["f1"] > 50 and found["taggers"][1]["expected"] is None
     unrelated = client.get("/v1/languages/fi").data
     assert unrelated["group"] is None and unrelated["taggers"][0]["warning"]
@@ -159,9 +159,21 @@ def test_a_language(client: Client) -> None:
     assert missing.status == 404 and "nosuchlanguage" in missing.error["message"]
 
 
+@pytest.mark.parametrize("name", adapted_names())
+def test_a_language_with_an_adapted_tagger_has_the_zero_shot_one_beside_it(client: Client, name: str) -> None:
+    code, task = name.rsplit("-", 1)
+    by_task = {one["task"]: one for one in client.get(f"/v1/languages/{code}").data["taggers"]}
+    assert by_task[task]["name"] == name and by_task[task]["base"] in shipped_names()
+    for kind, adapted in (("expected", True), ("zero_shot", False)):
+        f1 = expected_accuracy(code, task, adapted=adapted)
+        assert by_task[task][kind] == (f1 and {"f1": f1.f1, "note": f1.note})
+
+
 def test_examples_are_in_languages_that_no_tagger_learnt_from(client: Client) -> None:
     examples = client.get("/v1/examples").data["examples"]
-    assert len({one["lang"] for one in examples}) >= 12 and not {one["lang"] for one in examples} & set(SOURCES)
+    configs = [shipped_config(name) for name in shipped_names()]
+    learnt = {code for one in configs for code in learnt_from(one["sources"], one["about"])}
+    assert len({one["lang"] for one in examples}) >= 12 and not {one["lang"] for one in examples} & learnt
     assert {"fo", "gsw", "got", "hsb", "luo", "ha", "ig", "lg", "rw", "pcm", "as", "bho", "ti"} <= {
         one["lang"] for one in examples
     }

@@ -12,6 +12,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.ensemble.em import EMConfig
 from zgul.serve.app import SENTENCES
 from zgul.tagging.loading import load_shipped
+from zgul.tagging.serving import adapted_names, serving
 
 TEXT = "Í morgun fór báturin út at fiska. Veðrið var ringt, men tey komu aftur.\n\nHetta er ein roynd."
 UNKNOWN_SCRIPT = "ߒ ߓߘߊ߫ ߕߊ߯ ߓߊ߬ߡߊ߬ߞߐ߫ ߟߐ߯ߝߍ߫ ߞߎ߲߬"  # N'Ko
@@ -57,9 +58,39 @@ def test_requests_of_many_clients_are_tagged_together_and_stay_apart(client: Cli
 def test_several_languages_in_one_request(client: Client) -> None:
     texts = [{"text": TEXT, "lang": "Faroese"}, {"text": "Dźensa je rjany dźeń.", "lang": "hsb"}]
     found = client.post("/v1/tag", {"texts": texts + [{"text": " \n ", "lang": "fo"}]}).data["texts"]
-    assert [one["taggers"][0]["name"] for one in found] == ["germanic-pos", "slavic-pos", "germanic-pos"]
+    assert [one["taggers"][0]["name"] for one in found] == [serving(code, "pos").name for code in ("fo", "hsb", "fo")]
     assert [len(one["sentences"]) for one in found] == [3, 1, 0]
     assert found[1]["sentences"][0]["upos"] == zgul.load("hsb").tag(texts[1]["text"]).tags
+
+
+def test_an_adapted_tagger_can_be_left_out(client: Client) -> None:
+    text, made = "Dźensa je rjany dźeń.", {}
+    for adapted in (True, False):
+        request = {"texts": [{"text": text, "lang": "hsb"}], "adapted": adapted}
+        (made[adapted],) = client.post("/v1/tag", request).data["texts"]
+        (served,) = made[adapted]["taggers"]
+        assert served["name"] == serving("hsb", "pos", adapted=adapted).name
+    own = zgul.load("hsb", adapted=False).tag(text)[0]
+    assert made[False]["sentences"][0]["upos_probabilities"] == pytest.approx(own.probabilities, abs=2e-4)
+
+
+@pytest.mark.parametrize("name", adapted_names()[:1])
+def test_the_zero_shot_tagger_can_be_asked_for(client: Client, name: str) -> None:
+    code, task = name.rsplit("-", 1)
+    words = ["Hetta", "er", "ein", "roynd", "."]
+    for adapted in (True, False):
+        request = {"texts": [{"words": words, "lang": code}], "task": task, "adapted": adapted}
+        (found,) = client.post("/v1/tag", request).data["texts"]
+        (about,) = found["taggers"]
+        own = zgul.load(code, task, adapted=adapted).tag(words)[0].to_dict()
+        column = "upos" if task == "pos" else task
+        assert found["sentences"][0][f"{column}_probabilities"] == pytest.approx(
+            own[f"{column}_probabilities"], abs=2e-4
+        )
+        assert about["name"] == (name if adapted else serving(code, task, adapted=False).name)
+        assert (about["base"] is not None) == adapted == ("adapted to" in about["about"])
+        request = {"words": words, "lang": code, "task": task, "em_steps": 0, "adapted": adapted}
+        assert (code in client.post("/v1/explain", request).data["sources"]) == adapted
 
 
 def test_words_with_their_own_languages(client: Client) -> None:

@@ -28,24 +28,24 @@ def test_a_word_shows_probabilities_and_source_languages(page: Page) -> None:
     panel = explain(page, "báturin")
     expect(panel.get_by_role("heading", level=2)).to_have_text("báturin")
     expect(panel.get_by_role("list", name="How probable")).to_contain_text("NOUN noun")
-    sources = panel.get_by_role("list", name="Source languages")
+    sources = panel.get_by_role("list", name="Languages")
     for name in ("Icelandic", "German", "English"):
         expect(sources).to_contain_text(name)
-    total = sum(int(text.removesuffix(" %")) for text in shares(page, "Source languages"))
+    total = sum(int(text.removesuffix(" %")) for text in shares(page, "Languages"))
     assert 98 <= total <= 102  # rounded
 
 
 def test_a_layer_and_a_weighting_can_be_chosen(page: Page) -> None:
     tag_example(page, "Faroese")
     panel = explain(page, "báturin")
-    average = shares(page, "Source languages")
+    average = shares(page, "Languages")
     panel.get_by_label("Layer").select_option("1")
-    assert shares(page, "Source languages") != average
+    assert shares(page, "Languages") != average
     panel.get_by_label("Layer").select_option("")
     panel.get_by_label("Weighting").select_option("lang2vec")
-    fixed = shares(page, "Source languages")
+    fixed = shares(page, "Languages")
     panel.get_by_label("Weighting").select_option("fusion")
-    assert shares(page, "Source languages") not in (fixed, average)
+    assert shares(page, "Languages") not in (fixed, average)
     panel.get_by_role("button", name="Next word").click()
     expect(panel.get_by_label("Weighting")).to_have_value("fusion")  # stays for the next word
 

@@ -85,7 +85,7 @@ async def explain_sentence(request: Request, body: ExplainRequest) -> Response:
 def _explain(service: TextService, body: ExplainRequest, stopped: threading.Event) -> dict[str, Any]:
     spoken = find_language(body.lang, " ".join(body.words), "lang")
     sentence = word_sentence(body.words, body.word_langs, spoken, "word_langs")
-    loaded = service.load(spoken.language, task=body.task)
+    loaded = service.load(spoken.language, task=body.task, adapted=body.adapted)
     warnings = spoken.warnings + [one.warning for one in loaded.served.values() if one.warning]
     with blame("words"):
         warnings += script_warnings(loaded, [sentence])
@@ -122,7 +122,7 @@ def write_sentences(body: SentencesToWrite, format: Literal["conllu", "tsv", "js
         layers = {task: Layer(t, p or [1.0] * len(t), w) for task, (t, p, w) in values.items() if t is not None}
         places = (sentence.text, sentence.words, sentence.offsets, layers, sentence.language, sentence.start)
         with blame(f"sentences.{number - 1}"):
-            tagged = TaggedSentence(*places, opens="document" if number == 1 else None)
+            tagged = TaggedSentence(*places, opens="document" if number == 1 else sentence.opens)
             texts.append(tagged.to_text(format, number))
     return PlainTextResponse("".join(texts))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from zgul.languages import Language, find
 from zgul.languages.language import load_table, plain_name
-from zgul.tagging.serving import describe, paper_languages
+from zgul.tagging.serving import ExpectedAccuracy, describe, paper_languages
 
 CLOSE = 0.7  # likeness of names that may be misspelt
 RIGHT_TO_LEFT = ("Adlm", "Arab", "Aran", "Hebr", "Mand", "Nkoo", "Phnx", "Rohg", "Samr", "Sogd", "Syrc", "Thaa", "Yezi")
@@ -64,9 +64,7 @@ def details(code: str) -> dict[str, Any]:
     profile = describe(code)
     language, group = profile.language, profile.assignment.group
     names = load_table().aliases[language.row].split("\t")
-    known = ("task", "name", "reason", "warning")
-    accuracy = {served.task: served.expected for served in profile.taggers}
-    promised = {task: {"f1": one.f1, "note": one.note} if one else None for task, one in accuracy.items()}
+    known = ("task", "name", "base", "reason", "warning")
     return {
         "language": summary(language) | {"names": list(filter(None, names)), "territory": language.territory_name},
         "group": group.name if group else None,
@@ -74,8 +72,13 @@ def details(code: str) -> dict[str, Any]:
         "most_related": profile.most_related,
         "relatives": [{"code": one, "name": find(one).name, **values} for one, values in profile.similarity.items()],
         "taggers": [
-            {name: getattr(served, name) for name in known} | {"expected": promised[served.task]}
+            {name: getattr(served, name) for name in known}
+            | {"expected": _promise(served.expected), "zero_shot": _promise(served.zero_shot)}
             for served in profile.taggers
         ],
         "default_task": group.task if group else "pos",
     }
+
+
+def _promise(accuracy: ExpectedAccuracy | None) -> dict[str, Any] | None:
+    return {"f1": accuracy.f1, "note": accuracy.note} if accuracy else None

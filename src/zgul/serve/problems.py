@@ -12,6 +12,7 @@ from zgul.errors import ZgulError
 CODES = {400: "bad_request", 401: "no_key", 404: "not_found", 405: "wrong_method", 408: "too_slow", 413: "too_large"}
 CODES |= {415: "wrong_type", 422: "wrong_field", 500: "internal", 503: "too_busy", 504: "too_long"}
 RETRY_AFTER = "2"  # seconds
+NO_WORD = "A word has no blanks and no control characters. Send running text as text instead of words."
 
 
 class Problem(HTTPException):
@@ -54,4 +55,7 @@ def answer_invalid(_: Any, error: Any) -> JSONResponse:
     if first["type"] == "json_invalid":
         return Problem(400, f"The body is not valid JSON ({first['ctx']['error']}).", code="bad_json").response()
     field = ".".join(str(part) for part in first["loc"][1:])
-    return Problem(422, first["msg"].removeprefix("Value error, ").rstrip(".") + ".", field).response()
+    message = first["msg"].removeprefix("Value error, ").rstrip(".") + "."
+    if first["type"] == "string_pattern_mismatch":
+        message = NO_WORD if "words" in field else "This is not a tag."
+    return Problem(422, message, field).response()

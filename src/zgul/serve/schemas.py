@@ -19,6 +19,7 @@ WordLanguages = Annotated[list[Name | None] | None, Field(description=WORD_LANGU
 Steps = Annotated[int, Field(ge=0, le=MAX_EM_STEPS, description="Steps of entropy minimisation (EM).")]
 Rate = Annotated[float, Field(ge=0, le=MAX_EM_RATE, allow_inf_nan=False, description="Learning rate of EM.")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Adapted = Annotated[bool, Field(description="Use what the tagger learnt from raw text of the language itself.")]
 Place = Annotated[int, Field(ge=0, le=2**53)]  # in a text
 Shares = list[dict[str, Share]] | None
 
@@ -53,10 +54,11 @@ class TextToTag(_Request):
 
 class TagRequest(_Request):
     texts: list[TextToTag] = Field(min_length=1)
-    task: Task | Literal["both"] | None = Field(None, description="null: what the language's group is made for.")
+    task: Literal["pos", "ner", "both"] | None = Field(None, description="null: what the language's group is made for.")
     em: bool | None = Field(None, description="Switch EM on or off; null: as the tagger was tuned.")
     em_steps: Steps | None = None
     em_lr: Rate | None = None
+    adapted: Adapted = True
     weights: bool = Field(False, description="Add the share of each source language for each word.")
 
     @model_validator(mode="after")
@@ -66,8 +68,9 @@ class TagRequest(_Request):
         return self
 
     @property
-    def em_settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("em", "em_steps", "em_lr")}
+    def choices(self) -> dict[str, Any]:
+        """For `zgul.load`."""
+        return {name: getattr(self, name) for name in ("task", "adapted", "em", "em_steps", "em_lr", "weights")}
 
 
 class ExplainRequest(_Request):
@@ -77,6 +80,7 @@ class ExplainRequest(_Request):
     task: Task
     em_steps: Steps
     em_lr: Rate | None = Field(None, description="null: the tuned rate, or 10 if EM was tuned to no steps.")
+    adapted: Adapted = True
 
     @model_validator(mode="after")
     def check(self) -> Self:
@@ -91,6 +95,7 @@ class SentenceData(BaseModel):
     start: Place = Field(0, description="Where the sentence begins in its text.")
     words: list[Word]
     offsets: list[tuple[Place, Place]] = Field(description="Begin and end of each word in the text that was given.")
+    opens: Literal["document", "paragraph"] | None = Field(None, description="What begins with it, if known.")
     upos: list[Tag] | None = None
     upos_probabilities: list[Share] | None = None
     upos_weights: Shares = None

@@ -56,6 +56,8 @@ def bind(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(BACKLOG)  # from here on requests wait until the service has started
+    except UnicodeError as error:
+        raise ZgulError(f"{host} is no name of a machine. Leave --host out.") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             advice = f"Stop what uses it, or choose another: zgul serve --port {port + 1 if port < 65535 else 0}"

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,12 +24,13 @@ from zgul.serve.problems import Problem, blame
 from zgul.serve.schemas import TagRequest, TextToTag
 from zgul.serve.serve_config import ServeConfig
 from zgul.tagger import Prediction
-from zgul.tagging.langid import guess
+from zgul.tagging.langid import SURE_ENOUGH, guess
 from zgul.tagging.loading import load, load_shipped
 from zgul.tagging.serving import shipped_names
 from zgul.tagging.text_tagger import TextTagger, check_script, in_language, to_layer, to_tagged
 
-SURE_ENOUGH = 0.8
+BY_LINE = "Most lines are short and end without a full stop, so each is a sentence. "
+BY_LINE += "If sentences continue on the next line, join their lines."
 
 
 @dataclass
@@ -65,7 +66,8 @@ class PreparedText:
         layers = {task: [to_layer(one, tagger.taggers[task]) for one in made] for task, made in predictions.items()}
         own = [dict(zip(layers, row, strict=True)) for row in zip(*layers.values(), strict=True)]
         taggers = [
-            {"task": task, "name": served.name, "sources": tagger.learnt_from(task)} | {"about": tagger.describe(task)}
+            {"task": task, "name": served.name, "base": served.base, "sources": tagger.learnt_from(task)}
+            | {"em": tagger.inference[task].runs_em, "about": tagger.describe(task)}
             for task, served in tagger.served.items()
         ]
         sentences = [to_tagged(sentence, row).to_dict() for sentence, row in zip(self.sentences, own, strict=True)]
@@ -86,7 +88,7 @@ class TextService:
         self._loading = threading.Lock()  # so that nothing is loaded twice
 
     def load_all(self) -> None:
-        """Load every tagger, so that no request has to wait for it."""
+        """Load the taggers, so that no request waits for them. Adapted ones are loaded when they are asked for."""
         for name in shipped_names():
             with self._loading:
                 _ = load_shipped(name, **self._place).engine
@@ -127,7 +129,7 @@ class TextService:
     def _prepare_text(self, request: TagRequest, text: TextToTag, field: str) -> PreparedText:
         whole = text.text if text.words is None else " ".join(text.words)
         spoken = find_language(text.lang, whole or "", f"{field}.lang")
-        tagger = self.load(spoken.language, task=request.task, weights=request.weights, **request.em_settings)
+        tagger = self.load(spoken.language, **request.choices)
         warnings = spoken.warnings + [one.warning for one in tagger.served.values() if one.warning]
         if request.em and not all(inference.runs_em for inference in tagger.inference.values()):
             warnings.append(f"EM was tuned to no steps for {spoken.language.name}. Give em_steps.")
@@ -135,9 +137,10 @@ class TextService:
             sentences = [word_sentence(text.words, text.word_langs, spoken, f"{field}.word_langs")]
         else:
             by_line = plain_text.lines_are_sentences((whole or "").split("\n")[: plain_text.SAMPLE])
-            warnings += ["Most lines are short and end without a full stop, so each is a sentence."] if by_line else []
+            warnings += [BY_LINE] if by_line else []
             cut = plain_text.split(whole or "", "sentences" if by_line else "raw", spoken.language.code)
             sentences = [in_language(sentence, spoken.language.code) for sentence in cut if sentence.words]
+            sentences[:1] = [replace(first, opens="document") for first in sentences[:1]]
         with blame(f"{field}.{'text' if text.words is None else 'words'}"):
             warnings += script_warnings(tagger, sentences)
         return PreparedText(spoken, tagger, sentences, warnings)

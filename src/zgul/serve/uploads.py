@@ -3,22 +3,19 @@
 However small a packed file is, no more than the limit is unpacked of it.
 """
 
-import bz2
-import gzip
 import io
-import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
 from zgul.corpora import columns, conllu
 from zgul.errors import ZgulError
-from zgul.files import DAMAGED
+from zgul.files import DAMAGED, unpacked
 from zgul.serve.problems import Problem
 from zgul.tagging.reading import LATIN1, Input
 from zgul.tagging.rich_text import DAMAGED_DOCUMENT, OFFICE, office_text
 
-_UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+PACKED = (".gz", ".xz", ".bz2")
 _DAMAGED = (*DAMAGED, *DAMAGED_DOCUMENT, UnicodeDecodeError)
 
 
@@ -26,8 +23,8 @@ def read_upload(name: str, content: bytes, limit: int) -> dict[str, Any]:
     """The text of a file or, if it is cut into words, its sentences. ``name`` only tells the kind of file."""
     path = PurePath(PurePath(name.replace("\\", "/")).name[-100:] or "file")
     try:
-        if path.suffix in _UNPACK:
-            content = _read(_UNPACK[path.suffix](io.BytesIO(content)), limit)
+        if path.suffix in PACKED:
+            content = _read(unpacked(io.BytesIO(content), path.suffix), limit)
             path = path.with_suffix("")
         if content.startswith(OFFICE):
             return {"text": office_text(content, lambda stream: _read(stream, limit)), "warnings": []}
@@ -49,9 +46,8 @@ def _read_text(name: str, content: bytes) -> dict[str, Any]:
     opened: Any = Input(io.BytesIO(content), name)
     found: dict[str, Any] = {"conllu": True}
     if opened.kind == "conllu":
-        found["sentences"] = [
-            {"words": block.words, "tags": _tags(block)} for block in conllu.read(opened, check_upos=False)
-        ]
+        blocks = conllu.read(opened, check_upos=False)
+        found["sentences"] = [{"words": block.words, "tags": _tags(block)} for block in blocks]
     elif opened.kind == "columns":
         found["sentences"] = [{"words": sentence.words, "tags": None} for sentence in columns.read(opened, task=None)]
     else:

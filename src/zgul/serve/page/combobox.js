@@ -20,11 +20,13 @@ export class LanguageBox {
     this.options = [];
     this.chosen = { code: "auto", name: t("language.guess") };
     this.search = null;
+    this.pending = false; // something was typed that the list does not answer yet
+    this.takeFirst = false; // Enter was pressed meanwhile
     input.addEventListener("focus", () => input.select());
     input.addEventListener("click", () => this.open());
     input.addEventListener("input", () => this.searchSoon());
     input.addEventListener("keydown", (event) => this.onKey(event));
-    input.addEventListener("blur", () => this.close());
+    input.addEventListener("blur", () => this.leave());
     list.addEventListener("mousedown", (event) => event.preventDefault()); // the input keeps the focus
     list.addEventListener("click", (event) => {
       const item = event.target.closest("[role=option]");
@@ -48,6 +50,9 @@ export class LanguageBox {
   }
 
   searchSoon() {
+    this.pending = true;
+    this.takeFirst = false;
+    this.activate(-1);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.open(this.input.value.trim()), PAUSE);
   }
@@ -66,6 +71,7 @@ export class LanguageBox {
     }
     if (signal.aborted) return;
     const guess = { code: "auto", name: t("language.guess"), about: t("language.guess_about") };
+    this.pending = false;
     this.options = query ? found : [guess, ...found];
     if (!this.options.length) {
       this.showMessage(t("language.none"));
@@ -74,7 +80,8 @@ export class LanguageBox {
     this.list.replaceChildren(...this.options.map((option, index) => this.item(option, index)));
     this.expand(true);
     this.activate(query ? 0 : -1);
-    if (query) announce(t("language.found", { n: found.length }));
+    if (this.takeFirst) this.choose(0);
+    else if (query) announce(t("language.found", { n: found.length }));
   }
 
   item(option, index) {
@@ -90,6 +97,7 @@ export class LanguageBox {
 
   showMessage(text) {
     this.options = [];
+    this.pending = this.takeFirst = false;
     this.list.replaceChildren(el("li", { class: "hint", role: "option", "aria-disabled": "true" }, text));
     this.expand(true);
     this.activate(-1);
@@ -124,8 +132,24 @@ export class LanguageBox {
     this.onChoose(option.code);
   }
 
-  /** Close the list and show the language that is chosen; what was typed without choosing is dropped. */
+  /** The user goes on: a name or code that was typed in full is taken, anything else is dropped. */
+  async leave() {
+    if (this.pending) {
+      clearTimeout(this.timer);
+      await this.open(this.input.value.trim());
+      if (document.activeElement === this.input) return;
+    }
+    const typed = this.input.value.trim().toLowerCase();
+    const index = this.options.findIndex(({ code, name, autonym }) =>
+      [code, name, autonym].some((one) => one?.toLowerCase() === typed),
+    );
+    if (index >= 0 && this.options[index].code !== this.code) this.choose(index);
+    else this.close();
+  }
+
+  /** Close the list and show the language that is chosen. */
   close() {
+    this.pending = this.takeFirst = false;
     clearTimeout(this.timer);
     this.search?.abort();
     this.expand(false);
@@ -142,6 +166,9 @@ export class LanguageBox {
       const step = event.key === "ArrowDown" ? 1 : -1;
       if (!open) this.open();
       else if (count) this.activate((this.active + step + count + (this.active < 0 && step < 0 ? 1 : 0)) % count);
+    } else if (event.key === "Enter" && this.pending) {
+      event.preventDefault();
+      this.takeFirst = true;
     } else if (event.key === "Enter" && open) {
       event.preventDefault();
       this.choose(this.active);

@@ -34,6 +34,11 @@ export class TaggedText {
     this.changed = false; // since the last download or copy
   }
 
+  /** Whether a tagger ran entropy minimisation. */
+  get ranEM() {
+    return this.texts.some(({ taggers }) => taggers.some(({ em }) => em));
+  }
+
   tag(task, sentence, word) {
     return this.tags[sentence][task][word];
   }

@@ -22,10 +22,11 @@ export async function language(code) {
 /**
  * Show a language beside the result.
  * @param {string} code
- * @param {{guessed?: number | null, warnings?: string[], tasks?: string[]}} more  how sure the guess is, if it
- *   is one; the warnings of the tagging; the tasks that were tagged
+ * @param {{guessed?: number | null, warnings?: string[], tasks?: string[], adapted?: boolean}} more  how sure the
+ *   guess is, if it is one; the warnings of the tagging; the tasks that were tagged; whether taggers use what they
+ *   learnt from raw text of the language
  */
-export async function showLanguage(code, { guessed = null, warnings = [], tasks = [] } = {}) {
+export async function showLanguage(code, { guessed = null, warnings = [], tasks = [], adapted = true } = {}) {
   const about = byId("about");
   about.dataset.code = code;
   const facts = await language(code);
@@ -33,13 +34,16 @@ export async function showLanguage(code, { guessed = null, warnings = [], tasks 
   about.hidden = false;
   about.replaceChildren(
     heading(facts.language),
-    ...(guessed === null ? [] : [el("p", { class: "note" }, t("about.guessed", { n: percent(guessed) }))]),
+    ...(guessed === null ? [] : [el("p", { class: "note" }, sureness(guessed))]),
     ...warningList(warnings),
     factList(facts),
-    ...taggerList(facts, tasks),
+    ...taggerList(facts, tasks, adapted, warnings),
     ...relativeList(facts.relatives),
   );
 }
+
+/** A guess is never certain. */
+const sureness = (share) => (share < 0.99 ? t("about.guessed", { n: percent(share) }) : t("about.guessed_sure"));
 
 /** Show no language. */
 export function hideLanguage() {
@@ -82,22 +86,47 @@ function scriptName(code) {
   return new Intl.DisplayNames(document.documentElement.lang, { type: "script" }).of(code);
 }
 
-function taggerList({ taggers, group, reason }, tasks) {
+function taggerList({ language, taggers, group, reason }, tasks, adapted, warnings) {
   const shown = tasks.length ? taggers.filter((tagger) => tasks.includes(tagger.task)) : taggers;
   if (!shown.length) return [];
-  return [el("h3", {}, t("about.taggers")), ...shown.map((tagger) => taggerItem(tagger, `${group}: ${reason}`))];
+  const known = [`${group}: ${reason}`, ...warnings];
+  const items = shown.map((tagger) => taggerItem(tagger, known, adapted));
+  const choice = shown.some(({ base }) => base) ? [adaptedChoice(language.name, adapted)] : [];
+  return [el("h3", {}, t("about.taggers")), ...items, ...choice];
 }
 
-/** @param {string} known  a reason that stands above already */
-function taggerItem({ task, name, reason, warning, expected }, known) {
-  const f1 = expected ? t("about.f1", { f1: Math.round(expected.f1) }) : t("about.f1_unknown");
+/** The choice between the taggers that were adapted to raw text of the language and the zero-shot ones. */
+function adaptedChoice(name, adapted) {
+  const box = el("input", { type: "checkbox", id: "adapted", checked: adapted, "aria-describedby": "adapted-hint" });
+  return el(
+    "div",
+    { class: "adapted" },
+    el("label", {}, box, " ", t("about.adapted", { name })),
+    el("p", { id: "adapted-hint", class: "hint" }, t("about.adapted_hint")),
+  );
+}
+
+/**
+ * @param {any} tagger
+ * @param {string[]} known   what stands above already: the reason of the group, and warnings
+ * @param {boolean} adapted  false shows the zero-shot tagger where this one was adapted
+ */
+function taggerItem({ task, base, warning, ...own }, known, adapted) {
+  const [group] = known;
+  const zeroShot = { name: base, reason: group, expected: own.zero_shot };
+  const { name, reason, expected } = base && !adapted ? zeroShot : own;
+  const without = t(warning ? "about.f1_poor" : "about.f1_unknown");
+  const f1 = expected ? t("about.f1", { f1: Math.round(expected.f1) }) : without;
   return el(
     "div",
     { class: "tagger" },
     el("p", {}, el("strong", {}, t(`task.${task}`)), " ", el("code", {}, name)),
     el("p", {}, f1, expected?.note ? el("span", { class: "hint" }, ` (${expected.note})`) : null),
-    reason === known ? null : el("p", { class: "hint" }, reason),
-    warning ? el("p", { class: "notice warning" }, warning) : null,
+    reason === group ? null : el("p", { class: "hint" }, reason.replace(`; ${group}`, "")),
+    base && adapted && own.zero_shot
+      ? el("p", { class: "hint" }, t("about.zero_shot", { f1: Math.round(own.zero_shot.f1), name: base }))
+      : null,
+    warning && !known.includes(warning) ? el("p", { class: "notice warning" }, warning) : null,
   );
 }
 

@@ -20,6 +20,7 @@ class Page {
     this.form = byId("form");
     this.em = byId("em");
     this.running = null; // the request that is under way
+    this.adapted = true; // whether taggers may use what they learnt from raw text of the language
     this.fillEm();
     this.box = new LanguageBox(byId("language"), byId("languages"), (code) => this.onLanguage(code));
     this.source = new Source((error) => this.showError(error));
@@ -40,6 +41,7 @@ class Page {
     this.form.addEventListener("change", (event) => {
       if (event.target.name === "task" || event.target === this.em) writeSettings(this.settings);
     });
+    byId("about").addEventListener("change", (event) => this.onAdapted(event.target));
     byId("text").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.form.requestSubmit();
     });
@@ -76,12 +78,13 @@ class Page {
   }
 
   get settings() {
-    return { lang: this.box.code, task: this.form.elements.task.value, em: this.em.value };
+    return { lang: this.box.code, task: this.form.elements.task.value, em: this.em.value, adapted: this.adapted };
   }
 
   /** Take the settings of the address. */
   async applySettings() {
-    const { lang, task, em } = readSettings();
+    const { lang, task, em, adapted } = readSettings();
+    this.adapted = adapted;
     this.form.elements.task.value = task;
     this.fillEm(Number(em) ? [Number(em)] : []);
     this.em.value = em;
@@ -96,7 +99,20 @@ class Page {
     writeSettings(this.settings);
     if (this.view.text) return; // what stands beside a result belongs to it
     if (code === "auto") hideLanguage();
-    else await showLanguage(code).catch((error) => this.showError(error));
+    else await showLanguage(code, { adapted: this.adapted }).catch((error) => this.showError(error));
+  }
+
+  /** Tag again, with or without what the tagger learnt from raw text of the language. */
+  async onAdapted(box) {
+    if (!this.mayDiscard()) {
+      box.checked = !box.checked;
+      return;
+    }
+    this.adapted = box.checked;
+    writeSettings(this.settings);
+    if (this.view.text) return this.tag(true);
+    await this.onLanguage(this.box.code);
+    byId(box.id)?.focus(); // it was drawn again
   }
 
   tagExample({ lang, name, task, text }) {
@@ -115,7 +131,7 @@ class Page {
   }
 
   async tag(asked = false) {
-    const { lang, task, em } = this.settings;
+    const { lang, task, em, adapted } = this.settings;
     const texts = this.source.texts(lang);
     if (!texts.length) {
       this.showError(new Error(t("text.missing")));
@@ -128,7 +144,7 @@ class Page {
     this.show(null);
     this.setBusy(true);
     try {
-      const body = { task: task || null, ...emFields(em) };
+      const body = { task: task || null, adapted, ...emFields(em) };
       const guess = lang === "auto" && this.source.sentences ? await this.guess(running.signal) : null;
       const named = guess ? this.source.texts(guess.code) : texts;
       const answer = await tagTexts({ ...body, texts: named }, running.signal);
@@ -166,14 +182,14 @@ class Page {
   /** Show a tagged text and the language beside it; null for nothing. */
   show(text, guessed = null, em = "") {
     this.view.show(text);
-    this.panel.reset(em === "" ? null : Number(em));
+    this.panel.reset(em === "" ? null : Number(em), this.adapted);
     byId("download").hidden = !text;
     this.showMessage();
     this.showSummary();
     if (!text) return;
     const warnings = [...new Set(text.texts.flatMap((one) => one.warnings))];
     const { code } = text.texts[0].language;
-    showLanguage(code, { guessed, warnings, tasks: text.tasks }).catch((error) => this.showError(error));
+    showLanguage(code, { guessed, warnings, tasks: text.tasks, adapted: this.adapted }).catch((error) => this.showError(error));
     const counts = {
       sentences: t("result.sentences", { n: text.sentences.length }),
       words: t("result.words", { n: text.wordCount }),

@@ -27,12 +27,17 @@ export class WordPanel {
     });
   }
 
-  /** Forget the text before; a new one is shown. `em`: steps of EM that it was tagged with, null for as tuned. */
-  reset(em) {
+  /**
+   * Forget the text before; a new one is shown.
+   * @param {number | null} em  steps of EM that it was tagged with, null for as tuned
+   * @param {boolean} adapted   whether taggers used what they learnt from raw text of the language
+   */
+  reset(em, adapted) {
     this.close(false);
+    this.adapted = adapted;
     this.answers = new Map(); // "sentence task" -> promise of the answer of /v1/explain
     this.steps = Math.max(STEPS, em);
-    this.choice.step = em ?? STEPS;
+    this.choice.step = em ?? (this.text?.ranEM ? STEPS : 0);
     if (this.text && !this.text.tasks.includes(this.task)) this.task = this.text.tasks[0];
   }
 
@@ -192,10 +197,10 @@ export class WordPanel {
     place.replaceChildren(el("p", { class: "hint loading" }, t("panel.loading", { n: this.steps })));
     try {
       const answer = await this.ask(sentence, task);
-      const { relatives } = await language(text.languages[sentence].code);
+      const { language: own, relatives } = await language(text.languages[sentence].code);
       const names = {
         meaning: (tag) => this.longMeaning(task, tag),
-        sourceName: (source) => relatives.find(({ code }) => code === source)?.name ?? source,
+        sourceName: (source) => [own, ...relatives].find(({ code }) => code === source)?.name ?? source,
       };
       const { words } = text.sentences[sentence];
       if (isCurrent()) place.replaceChildren(explanation(answer, words, word, this.choice, names));
@@ -213,7 +218,7 @@ export class WordPanel {
     if (!this.answers.has(key)) {
       this.request = new AbortController();
       const { words, language: lang } = this.text.sentences[sentence];
-      const answer = explain({ words, lang, task, em_steps: this.steps }, this.request.signal);
+      const answer = explain({ words, lang, task, em_steps: this.steps, adapted: this.adapted }, this.request.signal);
       answer.catch(() => this.answers.delete(key));
       this.answers.set(key, answer);
     }

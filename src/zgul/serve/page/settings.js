@@ -1,4 +1,4 @@
-/** The settings in the fragment of the address: `#lang=fo&task=pos&em=5`. The text is never part of them. */
+/** The settings in the fragment of the address: `#lang=fo&task=pos&em=5&adapted=no`. The text is never part of them. */
 
 const TASKS = ["pos", "ner", "both"];
 const MOST_STEPS = 20;
@@ -8,6 +8,7 @@ const MOST_STEPS = 20;
  * @property {string} lang  a code, or "auto"
  * @property {string} task  "pos", "ner", "both"; "" is what suits the language
  * @property {string} em    "" is as tuned; otherwise the number of steps, "0" for none
+ * @property {boolean} adapted  false leaves out what a tagger learnt from raw text of the language
  */
 
 /** @returns {Settings} */
@@ -20,15 +21,17 @@ export function readSettings() {
     lang: /^[\w-]{2,20}$/.test(lang) ? lang : "auto",
     task: TASKS.includes(task) ? task : "",
     em: /^\d{1,2}$/.test(em) && Number(em) <= MOST_STEPS ? String(Number(em)) : "",
+    adapted: given.get("adapted") !== "no",
   };
 }
 
 /** Keep the settings in the address, without a new entry in the history. @param {Settings} settings */
-export function writeSettings({ lang, task, em }) {
+export function writeSettings({ lang, task, em, adapted }) {
   const kept = new URLSearchParams();
   if (lang !== "auto") kept.set("lang", lang);
   if (task) kept.set("task", task);
   if (em) kept.set("em", em);
+  if (!adapted) kept.set("adapted", "no");
   const fragment = kept.size ? `#${kept}` : "";
   history.replaceState(null, "", location.pathname + location.search + fragment);
 }
