@@ -13,13 +13,14 @@ import typer
 from zgul.cli import COMMANDS
 from zgul.cli.completion import FILE
 from zgul.corpora import catalogue
+from zgul.corpora.sentence import TASKS
 from zgul.encoders.embedded import PACKAGE
 from zgul.files import atomic_write
 from zgul.languages import GROUPS, find
 from zgul.languages.language import load_table
 from zgul.methods import METHODS
 from zgul.tagging.reading import KINDS
-from zgul.tagging.serving import TASKS, shipped_names
+from zgul.tagging.serving import shipped_names
 
 # What options and arguments take whose help page names no fixed words. The others take any text, or a file.
 SETS = {

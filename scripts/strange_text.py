@@ -17,8 +17,13 @@ from zgul.training.noise import CharacterNoise, letter_counts
 from zgul.training.noise import romanised as in_latin
 
 
-def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> list[Sentence]:
+def shifted(sentences: Sequence[Sentence]) -> list[Sentence]:
     """The same sentences in a made-up sister language: some letters are always replaced by others."""
+    return shift(sentences, shift_table(sentences))
+
+
+def shift_table(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) -> dict[int, str]:
+    """Which letters of these sentences are replaced, and by which: a table for ``str.translate``."""
     rng = np.random.default_rng(seed)
     counts = letter_counts(sentences)
     letters = [letter for letter, _ in counts.most_common(40) if letter.isalpha()]
@@ -28,6 +33,11 @@ def shifted(sentences: Sequence[Sentence], share: float = 0.2, seed: int = 1) ->
         other = letters[int(rng.integers(len(letters)))]
         table[ord(letters[index])] = other
         table[ord(letters[index].upper()[0])] = other.upper()
+    return table
+
+
+def shift(sentences: Sequence[Sentence], table: dict[int, str]) -> list[Sentence]:
+    """The same sentences with the letters of a table replaced."""
     return [replace(sentence, words=[word.translate(table) for word in sentence.words]) for sentence in sentences]
 
 

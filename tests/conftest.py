@@ -4,6 +4,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a busy machine an example may take any time. What must be quick has a test of its own, in processor time.
+settings.register_profile("zgul", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("zgul")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

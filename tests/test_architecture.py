@@ -57,15 +57,19 @@ LATE = {
 CORE = 15_000
 ADDED = {
     "serve": 1_300,
-    "adaptation": 1_100,
-    "the files of adapted taggers": 210,
-    "cluster": 900,
+    "adaptation": 1_160,
+    "the files of adapted taggers": 300,
+    "cluster": 860,
     "several processes": 180,
     "int8, jobs and small ONNX files": 760,
+    "a quick start": 350,
     "ModernBERT": 300,
     "more sources, ciphers and romanised sentences": 120,
-    "doctor, init and completion": 550,
-    "what new users asked for": 420,
+    "doctor, init and completion": 540,
+    "what new users asked for": 405,
+    "a quick start of zgul tag": 345,
+    "documents that take little time and memory": 65,
+    "reports that count seeds": 40,
 }
 FUNCTION, FORMULA_FILE = 60, 150
 
@@ -122,6 +126,7 @@ def test_the_fast_engine_has_few_entries() -> None:
     entries = {"zgul.fast.engine": {"engine", "Engine"}, "zgul.fast.graphs": {"GraphedStep"}}
     entries["zgul.fast.adaptive"] = {"AdaptiveEM"}
     entries["zgul.fast.int8"] = {"fits", "to_whole_graph"}
+    entries["zgul.fast.stored"] = {"VERSION", "storable", "write_model", "read_model"}
     for file in FILES:
         if part_of(file) != "fast":
             for node in ast.walk(tree(file)):
@@ -175,8 +180,9 @@ def test_functions_fit_on_a_screen() -> None:
 def test_the_source_stays_small() -> None:
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
     assert sum(lines.values()) <= CORE + sum(ADDED.values()), f"{sum(lines.values()):,} lines"
-    for part in set(ADDED) & set(RANK):  # features that are parts of their own
-        own = sum(count for file, count in lines.items() if part_of(file) == part or file.stem == f"{part}_command")
+    for part in set(ADDED) & set(RANK):  # features that are parts of their own, with their commands
+        command = f"{'adapt' if part == 'adaptation' else part}_command"
+        own = sum(count for file, count in lines.items() if part_of(file) == part or file.stem == command)
         assert own <= ADDED[part], f"{part}: {own:,} lines"
 
 

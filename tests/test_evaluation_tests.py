@@ -83,9 +83,9 @@ def test_bootstrap_of_equal_systems_is_zero(systems) -> None:
 
 def test_bootstrap_is_fast(systems) -> None:
     gold, first, second = ([*side] * 70 for side in systems)  # 4,200 sentences, as many as Old East Slavic has
-    start = time.perf_counter()
+    start = time.process_time()
     bootstrap_f1(gold, first, second)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_mean_std() -> None:

@@ -46,14 +46,14 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
         with contextlib.suppress(OSError), left.open("rb") as file:  # another process may have removed it
             if left.stat().st_mtime < time.time() - STALE:
-                _lock(file)  # fails as long as its writer lives
+                lock(file)  # fails as long as its writer lives
                 left.unlink()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with temporary.open(mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
-            with contextlib.suppress(OSError):  # some network disks have no locks
-                _lock(file)
+            with contextlib.suppress(OSError):  # a disk without locks
+                lock(file)
             yield file
         temporary.replace(path)
     except BaseException:
@@ -62,7 +62,8 @@ def atomic_write(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
         raise
 
 
-def _lock(file: IO[Any]) -> None:
+def lock(file: IO[Any]) -> None:
+    """Lock an open file until it is closed. ``BlockingIOError`` means that another process has locked it."""
     if sys.platform != "win32":  # where nobody can remove an open file
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -1,10 +1,10 @@
-"""Progress bars: the time that is left."""
+"""Progress bars: the time that is left, and what is said when work is stopped."""
 
 import time
 
 import pytest
 
-from zgul.cli.printing import ProgressBars, TimeLeftColumn
+from zgul.cli.printing import ProgressBars, TimeLeftColumn, stoppable
 from zgul.progress import Status
 
 
@@ -39,3 +39,16 @@ def test_a_pipe_has_no_end() -> None:
     for done in (0, 100, 200):
         bars(Status("tagging", done, 0))
     assert shown(bars) == "-:--:--"
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        ([], "nothing was saved yet"),
+        (["checkpoint"], "the work so far is saved. Continue with the same command and --resume"),
+    ],
+)
+def test_stopped_work_says_how_to_go_on(saved: list[str], message: str) -> None:
+    with pytest.raises(KeyboardInterrupt, match=f"^{message}$"), stoppable(lambda: saved) as bars:
+        bars(Status("training", 1, 2))
+        raise KeyboardInterrupt

@@ -247,7 +247,11 @@ def test_an_unsure_guess_is_a_warning() -> None:
         (["--lang", "fo", "--em-steps", "-1", TEXT], None, "steps must be at least 0"),
         (["--lang", "fo", "--input", "lines"], b"x" * ((1 << 24) + 1), "longer than 16 MiB"),
         (["--lang", "fo", "--input", "conllu"], "text\n", "CoNLL-U has 10"),
-        (["--lang", "fo", "--format", "xml", TEXT], None, "format is one of conllu, tsv, json, not 'xml'"),
+        (
+            ["--lang", "fo", "--format", "xml", TEXT],
+            None,
+            "no format 'xml'. Choose terminal, conllu, tsv or json",
+        ),
         (["--lang", "fo", "--task", "parse", TEXT], None, "no task 'parse'"),
         (["--lang", "fo", "--input", "pdf", TEXT], None, "input is one of auto, text, lines"),
         (["--lang", "fo", "--resume", TEXT], None, "--resume and --force are for files"),
@@ -420,7 +424,7 @@ def test_a_folder_of_files(folder: Path) -> None:
     (folder / "texts" / "old").mkdir(parents=True)
     for name in ("a.txt", "b.txt", "old/c.txt"):
         (folder / "texts" / name).write_text(text(3))
-    summary = "zgul: tagged/: 3 files tagged, 0 complete already\n"
+    summary = "zgul: tagged/: 3 files tagged\n"
     assert run("--lang", "hsb", "texts/", "-o", "tagged/").stderr == summary
     made = sorted(str(path.relative_to(folder)) for path in (folder / "tagged").rglob("*.*"))
     assert made == ["tagged/a.conllu", "tagged/b.conllu", "tagged/old/c.conllu"]
@@ -445,6 +449,12 @@ def test_several_names_and_patterns(folder: Path) -> None:
     assert streamed == out("--lang", "fo", "-f", "tsv", "a.txt") + out("--lang", "fo", "-f", "tsv", "b.txt")
     run("--lang", "fo", "-f", "tsv", "*.txt", "-o", "tagged")
     assert sorted(path.name for path in (folder / "tagged").iterdir()) == ["a.tsv", "b.tsv"]
+    assert (
+        "tagged: 0 files tagged, 2 complete already" in run("--lang", "fo", "-f", "tsv", "*.txt", "-o", "tagged").stderr
+    )
+    with pytest.raises(ZgulError, match=r"all\.tsv is the name of a file, but 2 files .* Name a folder"):
+        run("--lang", "fo", "-f", "tsv", "*.txt", "-o", "all.tsv")
+    assert not (folder / "all.tsv").exists()
     with pytest.raises(ZgulError, match=r"c\.txt: no such file. Give files alone"):
         run("--lang", "fo", "a.txt", "c.txt")
 
@@ -490,8 +500,11 @@ def shell(command: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+QUICK = ("languages fo", "--version", "--help", "tag --help")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["tag --lang fo -f tsv", "tag --lang fo -f terminal", "languages fo #"])
+@pytest.mark.parametrize("command", ["tag --lang fo -f tsv", "tag --lang fo -f terminal", *(f"{x} #" for x in QUICK)])
 def test_a_full_disk_is_one_clear_line(command: str) -> None:
     code, said = shell(
         f"exec >/dev/full; zgul {command.replace('#', '')} {'' if '#' in command else shlex.quote(TEXT)}"
@@ -511,6 +524,23 @@ def test_output_to_what_is_no_plain_file(folder: Path) -> None:
     reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
     out("--lang", "fo", TEXT, "-o", "pipe")
     assert reader.communicate()[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [(f"tag --lang fo --no-em -f terminal {shlex.quote(TEXT)}", r"\xb7"), ("languages fo", r"\xf8")],
+)
+def test_a_screen_that_lacks_letters_shows_the_others(folder: Path, command: str, shown: str) -> None:
+    assert shell(f"export PYTHONIOENCODING=ascii; zgul {command} >screen") == (0, "")
+    assert shown in (folder / "screen").read_text("ascii")
+    assert shell("export PYTHONIOENCODING=ascii; zgul languages fo --json >data.json") == (0, "")
+    assert json.loads((folder / "data.json").read_text("ascii"))["language"]["autonym"] == "føroyskt"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes there")
+def test_a_name_that_is_no_utf_8_is_printed_as_it_is(folder: Path) -> None:
+    assert shell("export PYTHONIOENCODING=utf-8:strict; zgul init germanic -o $'\\xff.yaml' >shown") == (0, "")
+    assert (folder / "shown").read_bytes().startswith(b"\xff.yaml is ready")
 
 
 @pytest.mark.parametrize("form", ["conllu", "terminal"])

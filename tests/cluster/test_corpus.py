@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,9 @@ def test_inputs_that_fail_do_not_stop_the_others(cluster: Any, folder: Path) -> 
     Path("texts/bad.txt").write_text(text(2))
     Path("texts/runes.txt").unlink()
     assert run().tagged == 1, "an input that is gone is not asked for"
+
+
+def test_another_size_of_shards_leaves_none_of_the_earlier_outputs(cluster: Any, folder: Path) -> None:
+    for words in (60, 25, 10**6, 60):
+        result = run(job=replace(JOB, shard_words=words, files=FileSettings(force=True)))
+        assert not result.failed and found() == expected()

@@ -101,3 +101,14 @@ def test_two_inputs_never_share_an_output(folder: Path) -> None:
     Path("texts/a.conllu").write_text("")
     with pytest.raises(ZgulError, match=r"a\.conllu and .*a\.txt would both be written to a\.tsv"):
         places.find_inputs(["texts"], "out", "tsv")
+
+
+def test_what_killed_workers_left_elsewhere_is_removed(tmp_path: Path) -> None:
+    folder = f"file://{tmp_path}/out"
+    places.write_whole(f"{folder}/a.conllu", b"done")
+    (tmp_path / "out" / "sub").mkdir()
+    for name in ("a.conllu.0123abcd.tmp", "sub/b.conllu.ffffffff.tmp", "notes.tmp"):
+        (tmp_path / "out" / name).write_bytes(b"half")
+    places.remove_litter(folder)
+    assert places.sizes(folder) == {"a.conllu": 4, "notes.tmp": 4}
+    places.remove_litter(f"file://{tmp_path}/none")

@@ -78,6 +78,16 @@ def test_a_saved_tagger_says_the_same(tmp_path: Path, kind: str, merged: bool) -
     assert_same_results(tagger, loaded, 1e-4 if merged else 1e-6)
 
 
+def test_a_tagger_that_was_loaded_in_inference_mode_can_do_em(tmp_path: Path) -> None:
+    """Programs wrap all their work in it, loading included."""
+    tagger = replace(small_tagger(), em={"": EMConfig(steps=2, lr=5.0)})
+    save_tagger(tagger, tmp_path)
+    with torch.inference_mode():
+        loaded = load_tagger(tmp_path, encoder=encoder())
+        assert results(loaded) == results(tagger)
+    assert results(replace(loaded)) == results(tagger)
+
+
 def test_settings_of_inference_are_saved(tmp_path: Path) -> None:
     tagger = Tagger.new(
         "madx-multi",
@@ -308,6 +318,7 @@ def test_other_formats(saved: Path) -> None:
         ("features", {"s0": [10**29, 10**31]}, "features must be finite numbers"),
         ("features", {"s0": [1e300]}, "features must be finite numbers"),
         ("bank", "outside", "bank is 'outside', not one of inside, shipped, none"),
+        ("task", "chunks", "task is 'chunks', not one of pos, ner"),
         ("decode", "crf", "decode is 'crf', not one of words, sequence"),
         ("about", 5, "about is 5, not object"),
     ],
@@ -326,6 +337,7 @@ def test_a_field_of_another_kind_is_named(saved: Path, key: str, value: object, 
         ("options", {"features": 5}, "options: features must be text, not 5"),
         ("options", {"train_encoder": 1}, "options: train_encoder must be true or false, not 1"),
         ("em", {"fo": {"steps": "a"}}, "em.fo: steps must be a whole number, not 'a'"),
+        ("em", {"fo": {"steps": 10**9}}, "em.fo: steps must be at least 0 and at most 1000"),
         ("em", {"": {"tied": 0}}, "em.: tied must be true or false"),
         ("em", {"": {"layers": 2}}, "em.: There is no option 'layers'"),
     ],
@@ -354,6 +366,15 @@ def test_a_label_set_that_does_not_fit(saved: Path) -> None:
 def test_weights_of_another_shape(saved: Path) -> None:
     change_tensors(saved, lambda held: held.update({"task.0.down.bias": torch.zeros(2)}))
     refused(saved, r"task.0.down.bias has shape \[2\], this model needs \[5\]")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("head.bias", []), ("weighting.fusion.0.score", [2, 3, 4]), ("weighting.combine.0.weight", [])]
+)
+def test_weights_that_are_no_matrix(tmp_path: Path, name: str, shape: list[int]) -> None:
+    save_tagger(small_tagger(), tmp_path, merged=True)
+    change_tensors(tmp_path, lambda held: held.update({name: torch.zeros(shape)}))
+    refused(tmp_path, rf"is damaged: {name} is no matrix or vector\. Save the tagger again")
 
 
 def test_damaged_weights(saved: Path) -> None:

@@ -61,6 +61,16 @@ def by_plain_code(tagger: Tagger, sentence: Sentence, strategy: str) -> Predicti
 # --- predicting
 
 
+def test_words_without_a_language_of_their_own_have_the_sentence_s() -> None:
+    tagger, whole = small_tagger(), MADE.sentences("target", 1)[0]
+    for first in ("", "s0"):
+        named = replace(whole, word_languages=[first or "target", *["target"] * (len(whole) - 1)])
+        blank = replace(whole, word_languages=[first, *[""] * (len(whole) - 1)])
+        assert_same(tagger.predict([blank]), tagger.predict([named]), tolerance=0)
+    with pytest.raises(ZgulError, match="A sentence has no language"):
+        tagger.predict([Sentence(["a", "b"], word_languages=["s0", ""])])
+
+
 @pytest.mark.parametrize(("name", "strategy"), EVERY)
 def test_many_at_once_are_what_they_are_one_by_one(name: str, strategy: str) -> None:
     settings = {"": EMConfig(steps=2, lr=5.0), "s1": EMConfig(steps=3, lr=20.0), "s0": EMConfig(steps=0)}
@@ -105,6 +115,15 @@ def test_each_language_is_read_with_its_own_em_settings() -> None:
     assert moved(tagger.predict(sentences, weights=True, strategy="plain")) == [False] * 4
     assert tagger.em_for("s1", "plain") is None and tagger.em_for("xx", "em-tied") == EMConfig(1, 1.0, tied=True)
     assert replace(tagger, em={}).em_for("xx") == EMConfig()
+
+
+@pytest.mark.parametrize(("method", "strategy"), [("zgul", "em-tied"), ("madx-multi", "emea")])
+def test_a_tied_strategy_ties_settings_that_are_given(method: str, strategy: str) -> None:
+    tagger, sentences = small_tagger(method), MADE.sentences("target", 3)
+    given = EMConfig(steps=2, lr=5.0)
+    found = tagger.predict(sentences, strategy=strategy, em=given, weights=True)
+    expected = tagger.predict(sentences, strategy=strategy, em=replace(given, tied=True), weights=True)
+    assert_same(found, expected, tolerance=0)
 
 
 @pytest.mark.parametrize("name", ["zgul", "sft-m"])

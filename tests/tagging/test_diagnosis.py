@@ -82,6 +82,13 @@ def test_a_broken_tagger_is_named_with_what_to_do(taggers: Path, broken: str) ->
     assert "✓ germanic-pos" in shown and "Tagging does not work" in shown
 
 
+def test_adapted_taggers_are_looked_at(taggers: Path) -> None:
+    (taggers / "hsb-pos").mkdir()
+    (taggers / "hsb-pos" / "delta.json").write_text("{}")
+    found = finding(diagnose(), "hsb-pos")
+    assert not found.ok and found.needed and found.found == "delta.safetensors missing"
+
+
 def test_checksums_of_the_installation_are_compared(taggers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, weights = taggers.parents[1], taggers / "all-pos" / "model.safetensors"
     digest = base64.urlsafe_b64encode(hashlib.sha256(weights.read_bytes()).digest()).decode().rstrip("=")

@@ -65,7 +65,7 @@ def test_plain_data_has_the_fields_that_are_documented(document: Document) -> No
     data = json.loads(json.dumps(document.to_dict()))
     assert data["text"] == TEXT and len(data["sentences"]) == len(document)
     assert list(data["sentences"][0]) == [
-        *("text", "language", "start", "words", "offsets"),
+        *("text", "language", "start", "words", "offsets", "opens"),
         *("upos", "upos_probabilities", "upos_weights", "ner", "ner_probabilities", "ner_weights", "entities"),
     ]
     assert data["sentences"] == [sentence.to_dict() for sentence in document]

@@ -223,6 +223,7 @@ def test_batches_with_padding(tagger: Tagger, made: Path) -> None:
 def test_only_an_earlier_export_is_replaced(made: Path, tmp_path: Path) -> None:
     tagger = small_tagger("sft-m")
     shutil.copytree(made, tmp_path / "made")
+    shutil.copytree(made, tmp_path / ".made.part")  # of an export that was killed
     export_onnx(tagger, tmp_path / "made", language="target")
     assert read_json(tmp_path / "made" / "config.json")["tagger"]["method"] == "sft-m"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"], "nothing temporary is left"

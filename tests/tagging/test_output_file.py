@@ -165,3 +165,43 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
     assert taken == 0 and left is not None
     next(left)
     assert taken == 1
+
+
+def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
+    path, render = tmp_path / "out", renderer("conllu")
+    first, second, third = (OutputFile(path, FileSettings("conllu", force=force)) for force in (False, False, True))
+    for file in (first, second, third):
+        file.check()  # none has written anything yet
+        assert file.skip_held(iter(WINDOWS), render) is not None
+    with first.open() as sink:
+        sink.write(b"a")
+        sink.flush()
+        for other in (second, third):
+            with pytest.raises(ZgulError, match=r"Another process is writing .*out\. Wait for it"), other.open():
+                pass
+        sink.write(b"b")
+    assert path.read_bytes() == b"ab"
+    with pytest.raises(ZgulError, match="out was written by another process"), second.open():
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_another_process_left_in_the_meantime_is_not_overwritten(tmp_path: Path, resume: bool) -> None:
+    file, part = OutputFile(tmp_path / "out", FileSettings("conllu", resume=resume)), tmp_path / "out.part"
+    if resume:
+        part.write_bytes(whole()[:300])
+    file.check()
+    assert file.skip_held(iter(WINDOWS), renderer("conllu")) is not None
+    assert (file.size > 0) == resume
+    part.write_bytes(b"another")  # by a process that was killed since
+    with pytest.raises(ZgulError, match=r"out\.part was written by another process"), file.open():
+        pass
+    assert part.read_bytes() == b"another"
+
+
+def test_an_output_with_deep_nesting_is_no_output_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(ZgulError, match="is another text or format"):
+        write(OutputFile(path, FileSettings("json", resume=True)))

@@ -80,7 +80,8 @@ def test_ctrl_c_stops_all_processes_and_the_rest_is_continued(folder: Path) -> N
     finally:
         if process.poll() is None:
             process.kill()
-    assert process.returncode == 130 and "--resume continues" in said and "Traceback" not in said
+    assert process.returncode == 130, said
+    assert "--resume continues" in said and "Traceback" not in said
     with pytest.raises(ProcessLookupError):  # nobody of its group is left, after a moment
         for _ in range(100):
             os.killpg(process.pid, 0)

@@ -110,6 +110,12 @@ def test_utf16_is_decoded_with_a_warning(encoding: str) -> None:
         assert words(data.encode(encoding)) == words(FAROESE)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_recognised(encoding: str) -> None:
+    with pytest.warns(ZgulWarning, match="given is read as UTF-16"):
+        assert words(FAROESE.encode(encoding)) == words(FAROESE)
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
 def test_latin1_is_decoded_with_a_warning(encoding: str) -> None:
     text = "Plain first.\nTað „gott“ land.\n" if encoding == "cp1252" else FAROESE
@@ -135,6 +141,13 @@ def test_latin1_is_decoded_with_a_warning(encoding: str) -> None:
 def test_what_is_not_text_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(ZgulError, match=problem):
         words(data, "lines")
+
+
+@pytest.mark.parametrize("beginning", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF89a", b"a\0b\0\x01\0c\0d\0"])
+def test_a_picture_is_refused_without_a_word_about_encodings(beginning: bytes) -> None:
+    with warnings.catch_warnings(), pytest.raises(ZgulError, match="given is not a text file: it has NUL"):
+        warnings.simplefilter("error")
+        words(beginning + bytes(20) + b"caf\xe9")
 
 
 @pytest.mark.parametrize(
@@ -233,6 +246,19 @@ def test_notes_and_comments_do_not_stand_in_the_middle_of_a_sentence() -> None:
     assert office_text(packed("content.xml", OPEN_FILE)) == "Hetta er ein roynd."
 
 
+def test_text_that_was_moved_stands_where_it_went_and_fields_to_fill_in_are_text() -> None:
+    """As Word and LibreOffice write moved text, text above the line, and content controls."""
+    word = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>
+<w:moveFrom><w:r><w:t>roynd</w:t></w:r></w:moveFrom><w:r><w:t xml:space="preserve">Hetta er </w:t></w:r><w:sdt>
+<w:sdtContent><w:r><w:ruby><w:rt><w:r><w:t>a</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>ein</w:t></w:r></w:rubyBase>
+</w:ruby></w:r></w:sdtContent></w:sdt><w:moveTo><w:r><w:t xml:space="preserve"> roynd</w:t></w:r></w:moveTo></w:p>
+</w:document>"""
+    opened = """<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" xmlns:loext="loext">
+<text:p>Hetta er <loext:content-control>ein <text:span>roynd</text:span></loext:content-control></text:p></d>"""
+    for member, xml in (("word/document.xml", word), ("content.xml", opened)):
+        assert office_text(packed(member, xml)) == "Hetta er ein roynd", member
+
+
 def packed(member: str, xml: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -316,6 +342,10 @@ def test_an_argument_is_a_file_or_a_text(folder: Path) -> None:
 def test_a_file_that_is_not_there_is_not_taken_for_text(name: str) -> None:
     with pytest.raises(ZgulError, match="no such file"):
         find_sources([name])
+    with pytest.raises(ZgulError, match="no such file"):
+        find_sources([name, "other.txt"])
+    with pytest.raises(ZgulError, match="no file has such a name"):
+        find_sources(["nothing/*.txt"])
 
 
 def test_bad_arguments(folder: Path) -> None:

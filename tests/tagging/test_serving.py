@@ -16,7 +16,7 @@ from zgul.tagging.serving import serving, shipped_config, shipped_names
 @pytest.mark.parametrize("group", GROUPS.values(), ids=lambda group: group.name)
 def test_targets_and_sources_are_served_by_their_group(group) -> None:
     for code in (*group.targets, *group.sources[1:]):
-        served = serving(code, group.task)
+        served = serving(code, group.task, adapted=False)
         assert served.name == f"{group.name}-{group.task}"
         assert served.group == group.name
         assert served.warning is None

@@ -2,12 +2,21 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from zgul.corpora.sentence import TASKS
 from zgul.languages import GROUPS, SOURCES, TARGETS, similarity
-from zgul.tagging.serving import describe, expected_accuracy, paper_languages
+from zgul.tagging.serving import (
+    adapted_names,
+    adapted_note,
+    describe,
+    expected_accuracy,
+    paper_languages,
+    serving,
+)
 
 
 def test_a_profile() -> None:
@@ -18,10 +27,11 @@ def test_a_profile() -> None:
     assert set(profile.similarity) == set(SOURCES)
     assert list(profile.similarity)[:3] == ["is", "de", "en"]
     assert profile.similarity["is"]["average"] == pytest.approx(similarity("fo", "is"), abs=1e-4)
-    assert [(tagger.task, tagger.name, tagger.installed) for tagger in profile.taggers] == [
-        ("pos", "germanic-pos", True),
-        ("ner", "all-ner", True),
+    assert [replace(tagger, expected=None, zero_shot=None) for tagger in profile.taggers] == [
+        serving("fo", task) for task in TASKS
     ]
+    assert [tagger.expected for tagger in profile.taggers] == [expected_accuracy("fo", task) for task in TASKS]
+    assert all(tagger.installed for tagger in profile.taggers)
 
 
 def test_a_profile_says_whose_features_are_used_without_a_warning() -> None:
@@ -45,15 +55,27 @@ def test_measured_languages_have_their_own_f1_as_their_tagger_ships(group) -> No
     folder = Path(__file__).parents[2] / "docs" / "results" / "embedded" / "scores.json"
     published = json.loads(folder.read_text("utf-8"))["scores"]
     for code in group.targets:
-        expected = expected_accuracy(code, group.task)
+        expected = expected_accuracy(code, group.task, adapted=False)
         assert expected is not None and expected.measured_on == (code,)
         assert expected.f1 == pytest.approx(published[code]["f1"], abs=1)
+
+
+@pytest.mark.parametrize("name", adapted_names())
+def test_adapted_languages_have_the_f1_of_their_adapted_tagger(name: str) -> None:
+    language, _, task = name.rpartition("-")
+    f1 = adapted_note(name)["about"].get("test_f1")
+    expected, plain = expected_accuracy(language, task), expected_accuracy(language, task, adapted=False)
+    if f1 is None:
+        assert expected == plain
+    else:
+        assert expected is not None and expected.measured_on == (language,) and expected.f1 == round(f1, 1)
 
 
 def test_other_languages_have_that_of_a_relative_with_a_caution() -> None:
     expected = expected_accuracy("Elfdalian", "pos")
     assert expected is not None and expected.measured_on == ("fo",)
-    assert expected.f1 == expected_accuracy("fo", "pos").f1  # type: ignore[union-attr]
+    relative = expected_accuracy("fo", "pos", adapted=False)  # of the tagger that serves Elfdalian, too
+    assert relative is not None and expected.f1 == relative.f1
     assert "a guess" in expected.note and "Faroese (fo)" in expected.note and "by hand" in expected.note
     source = expected_accuracy("Icelandic", "pos")
     assert source is not None and source.f1 > 90 and set(source.measured_on) > set(GROUPS["germanic"].sources)

@@ -10,10 +10,11 @@ from zgul.corpora.data_folder import DataFolder
 from zgul.languages import GROUPS, SOURCES
 from zgul.tagging.evaluation_run import evaluate
 from zgul.tagging.loading import load_shipped
-from zgul.tagging.serving import shipped_names
+from zgul.tagging.serving import adapted_note, serving, shipped_names
 
 FOLDER = Path(zgul.__file__).parent / "shipped"
 NAMES = ["all-ner", "all-pos", *(f"{group.name}-{group.task}" for group in GROUPS.values())]
+ADAPTED = sorted(path.parent.name for path in FOLDER.glob("*/delta.json"))
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +28,11 @@ def test_all_taggers_are_there() -> None:
 
 
 def test_files_are_small_enough() -> None:
-    sizes = {path: path.stat().st_size for path in FOLDER.rglob("*.safetensors")}
-    assert len(sizes) == len(NAMES) + 1
+    sizes = {path.relative_to(FOLDER).as_posix(): path.stat().st_size for path in FOLDER.rglob("*.safetensors")}
+    deltas = {f"{name}/delta.safetensors" for name in ADAPTED}
+    assert sizes.keys() == {"adapters.safetensors", *(f"{name}/model.safetensors" for name in NAMES), *deltas}
     assert max(sizes.values()) <= 16_000_000
+    assert max(sizes[path] for path in deltas) <= 1_000_000
     assert sum(sizes.values()) <= 64_000_000
 
 
@@ -45,6 +48,16 @@ def test_taggers_load_and_are_what_they_are_called(name: str) -> None:
     assert tagger.model.bank is not None
     if group in GROUPS:
         assert tuple(tagger.parts.sources) == GROUPS[group].sources
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_adapted_taggers_serve_the_language_that_they_are_called_after(name: str) -> None:
+    language, _, task = name.rpartition("-")
+    base, tagger = serving(language, task, adapted=False).name, load_shipped(name)
+    assert serving(language, task).name == name and adapted_note(name)["base"] == base
+    assert tagger.task == task and "adapted" in tagger.about
+    card = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    assert base in card and "\n## Scores\n" in card and "\n## How it was made\n" in card
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])

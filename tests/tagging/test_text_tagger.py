@@ -73,7 +73,7 @@ def test_both_tasks() -> None:
     assert document[0].upos == zgul.load("fo", "pos").tag(TEXT)[0].tags == document[0].tags
     assert document[0].ner == zgul.load("fo", "ner").tag(TEXT)[0].tags
     assert list(document[0].to_dict()) == [
-        *("text", "language", "start", "words", "offsets"),
+        *("text", "language", "start", "words", "offsets", "opens"),
         *("upos", "upos_probabilities", "ner", "ner_probabilities", "entities"),
     ]
     with pytest.raises(ZgulError, match="tagged for pos only"):
@@ -262,6 +262,18 @@ def test_a_list_of_texts_is_not_taken_for_words() -> None:
             tagger.tag([spaced, "hawa parotu"])
     with pytest.raises(ZgulError, match="For one text use tag"):
         next(tagger.tag_all("sapuri ha sasike"))
+
+
+@pytest.mark.parametrize(("given", "kind"), [(5, "int"), (None, "NoneType"), (["Hetta", 3], "int"), (b"Hetta", "int")])
+def test_what_is_no_text_is_named(given: Any, kind: str) -> None:
+    with pytest.raises(ZgulError, match=f"is a string .*, not of type {kind}"):
+        zgul.load("fo", "pos", em=False).tag(given)
+
+
+def test_a_tagger_is_shown_in_a_line() -> None:
+    tagger = zgul.load("fo", "both")
+    assert repr(tagger).startswith("<TextTagger of Faroese (fo): pos by ") and "\n" not in repr(tagger)
+    assert repr(tagger.taggers["pos"]).startswith("<Tagger by ZGUL for pos, sources ")
 
 
 def test_lines_without_full_stops_are_sentences_and_that_is_said() -> None:

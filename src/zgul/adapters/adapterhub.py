@@ -21,8 +21,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from torch import Tensor, nn
 
 import zgul
@@ -297,6 +295,9 @@ def fetch_adapter(name: str, *, encoder: str | None = None, version: str | None 
 
 
 def _from_hugging_face(repository: str, version: str | None) -> Path:
+    from huggingface_hub import HfApi  # takes long, for few users
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     files: Any = ()
     with contextlib.suppress(Exception):  # the download meets the same error, and then looks into its cache

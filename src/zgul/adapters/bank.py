@@ -78,14 +78,16 @@ class Bank(nn.Module):
         with torch.no_grad():
             for n, adapter in enumerate(adapters):
                 for i, layer in enumerate(adapter.layers):
-                    r = layer.down.out_features
-                    self.down[i, n, :r] = layer.down.weight
-                    self.down_bias[i, n, :r] = layer.down.bias
-                    self.up[i, n, :r] = layer.up.weight.t()
-                    self.up_bias[i, n] = layer.up.bias
+                    for name, place in self._places(i, n, layer.down.out_features).items():
+                        place.copy_(layer.get_parameter(name))
 
     def __len__(self) -> int:
         return len(self.languages)
+
+    def _places(self, i: int, n: int, r: int) -> dict[str, Tensor]:
+        """The parts of the stacked tensors that belong to layer i of adapter n, whose bottleneck has r units."""
+        down, down_bias, up = self.down[i, n, :r], self.down_bias[i, n, :r], self.up[i, n, :r].t()
+        return {"down.weight": down, "down.bias": down_bias, "up.weight": up, "up.bias": self.up_bias[i, n]}
 
     @torch.no_grad()
     def extract(self, language: str) -> LanguageAdapter:
@@ -96,10 +98,7 @@ class Bank(nn.Module):
         layers = []
         for i, r in enumerate(self.sizes[n]):
             layer = Bottleneck(width, r, self.activations[n], self.standardise[n]).requires_grad_(False)
-            layer.down.weight.copy_(self.down[i, n, :r])
-            layer.down.bias.copy_(self.down_bias[i, n, :r])
-            layer.up.weight.copy_(self.up[i, n, :r].t())
-            layer.up.bias.copy_(self.up_bias[i, n])
+            layer.load_state_dict(self._places(i, n, r))
             layers.append(layer)
         block: Any = deepcopy(self.invertible[n]).cpu().requires_grad_(False) if len(self.invertible) else None
         return LanguageAdapter(language, layers, block, dict(self.about[n]))

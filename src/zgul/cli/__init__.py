@@ -3,8 +3,11 @@
 ``commands.toml`` lists the commands, with a short help text, main options and examples for each.
 """
 
+import contextlib
 import errno
+import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -12,6 +15,7 @@ import time
 import tomllib
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,13 +45,18 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         if extra.get("resilient_parsing") and (light := light_command(str(self.name), new_app)):  # the tab key
             return light.make_context(info_name, args, parent, **extra)
-        command = typer.main.get_command(importlib.import_module(f"zgul.cli.{self.name}_command").app)
+        gc.disable()  # imports make many objects and hardly any garbage: torch's take a fifth less time
+        try:
+            module = importlib.import_module(f"zgul.cli.{self.name}_command")
+        finally:
+            gc.enable()
+        command = typer.main.get_command(module.app)
         lay_out(command, str(self.name), COMMANDS)
         return command.make_context(info_name, args, parent, **extra)
 
 
 class Commands(TyperGroup):
-    """All commands. Ctrl-C, a closed pipe and a full disk are handled here, because typer would hide their cause."""
+    """All commands. typer would hide the cause of Ctrl-C, a closed pipe and a full disk, so they are handled here."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return plain_flags(super().get_params(ctx))
@@ -60,27 +69,40 @@ class Commands(TyperGroup):
         about = COMMANDS.get(cmd_name, {})
         return LazyCommand(cmd_name, help=about["help"], rich_help_panel=about.get("panel")) if known else None
 
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        with _plain_endings():  # --help and --version print here
+            return super().make_context(*arguments, **named)
+
     def invoke(self, ctx: Any) -> Any:
+        with _plain_endings():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _plain_endings() -> Iterator[None]:
+    """End with a message that a user understands."""
+    try:
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a problem can still be reported
-        except KeyboardInterrupt as stop:
-            print(": ".join(["zgul: stopped", *map(str, stop.args)]), file=sys.stderr)
-            raise typer.Exit(130) from stop
-        except (BrokenPipeError, SystemExit) as stop:  # the reader of the pipe stopped, as in `zgul tag … | head`
-            if not isinstance(stop, BrokenPipeError) and not isinstance(stop.__context__, BrokenPipeError):
-                raise
-            _drop_output()  # rich turns the error into SystemExit
-            raise typer.Exit(0) from stop
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                _drop_output()
-            elif error.filename is None:
-                raise
-            raise ZgulError(
-                f"{error.filename or 'The output'} cannot be read or written ({error.strerror})."
-            ) from error
-        return result
+            yield
+        except typer.Exit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()  # here, where a problem can still be reported
+    except KeyboardInterrupt as stop:
+        print(": ".join(["zgul: stopped", *map(str, stop.args)]), file=sys.stderr)
+        raise typer.Exit(130) from stop
+    except (BrokenPipeError, SystemExit) as stop:  # the reader of the pipe stopped, as in `zgul tag … | head`
+        if not isinstance(stop, BrokenPipeError) and not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        _drop_output()  # rich turns the error into SystemExit
+        raise typer.Exit(0) from stop
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            _drop_output()
+        elif error.filename is None:
+            raise
+        name = error.filename or "The output"
+        raise ZgulError(f"{name} cannot be read or written ({error.strerror}).") from error
 
 
 def _drop_output() -> None:
@@ -111,6 +133,10 @@ def main() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # letters that the screen lacks, and names that are no UTF-8
+        sys.stdout.reconfigure(
+            errors="surrogateescape" if sys.stdout.encoding.lower() == "utf-8" else "backslashreplace"
+        )
     warnings.showwarning = _show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: finished work is kept
     try:
@@ -132,6 +158,8 @@ def main() -> None:
         cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         print(f"zgul: internal error: {cause}. {_save_traceback(error)} Please report it.", file=sys.stderr)
         sys.exit(1)
+    finally:
+        gc.freeze()  # Python would look for garbage among all of torch's objects before it ends
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import ProgressBars, make_table, new_console
+from zgul.cli.printing import make_table, new_console, stoppable
 from zgul.cli.shared_options import Device, LanguageName
 from zgul.languages import find
 from zgul.training import distributed
@@ -48,13 +48,8 @@ def train(
     how: dict[str, Any] = {"encoder": encoder, "head": head, "adapterhub": adapterhub, "overwrite": overwrite}
     how |= {"resume": resume, "device": device}
     with distributed.processes(device):
-        try:
-            with ProgressBars() as bars:
-                result = train_adapter_files(lang, [*text, *(more or [])], folder, config, **how, report=bars)
-        except KeyboardInterrupt as stop:
-            if not list(folder.glob("checkpoint-*")):
-                raise KeyboardInterrupt("nothing was saved yet") from stop
-            raise KeyboardInterrupt("the work so far is saved. Continue with the same command and --resume") from stop
+        with stoppable(lambda: list(folder.glob("checkpoint-*"))) as bars:
+            result = train_adapter_files(lang, [*text, *(more or [])], folder, config, **how, report=bars)
         _show(result, folder, config)
 
 

@@ -43,7 +43,7 @@ def list_datasets(
     if not datasets:
         raise ZgulError("No dataset of the catalogue matches. `zgul data list` shows all.")
     if as_json:
-        print_json([dataset.to_dict() for dataset in datasets])
+        print_json(datasets)
         return
     console = new_console(piped=WIDTH)
     for name in [group.lower()] if group else dict.fromkeys(name for dataset in datasets for name in dataset.groups):

@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, make_table, new_console, print_json
+from zgul.cli.printing import AsJson, make_table, new_console, print_result
 from zgul.tagging.diagnosis import Diagnosis, diagnose
 
 app = new_app()
@@ -20,10 +20,7 @@ def doctor(check: Annotated[bool, typer.Option("--check", help=CHECK)] = False, 
     The exit code is 0 if tagging works, else 1.
     """
     result = diagnose(check=check)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        _show(result)
+    print_result(result, _show, as_json)
     if not result.works:
         raise typer.Exit(1)
 

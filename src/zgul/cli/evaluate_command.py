@@ -1,13 +1,24 @@
 """``zgul evaluate``: score a tagger on labelled text."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from zgul.cli import new_app
-from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_json
-from zgul.cli.shared_options import EM, Adaptive, Device, LanguageName, ModelName, Precision, Task, with_em_options
+from zgul.cli.printing import AsJson, ProgressBars, make_table, new_console, print_result
+from zgul.cli.shared_options import (
+    EM,
+    Adapted,
+    Adaptive,
+    Device,
+    LanguageName,
+    ModelName,
+    Precision,
+    Task,
+    with_em_options,
+)
 from zgul.corpora import DataFolder, read_labelled
 from zgul.errors import ZgulError
 from zgul.languages import find
@@ -27,6 +38,7 @@ def command(
     data: Annotated[Path, typer.Option(help=DATA_HELP)],
     task: Task = None,
     model: ModelName = None,
+    adapted: Adapted = True,
     split: Annotated[str, typer.Option(help="Split to read if --data is a folder.")] = "test",
     strategy: Annotated[str | None, typer.Option(help="Another way to infer: see zgul methods.")] = None,
     decode: Annotated[str | None, typer.Option(metavar="words|sequence", help=DECODE_HELP)] = None,
@@ -43,7 +55,7 @@ def command(
     if not data.exists():
         raise ZgulError(f"{data}: no such file")
     choices = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
-    place = {"model": model, "device": device, "precision": precision}
+    place: dict[str, Any] = {"model": model, "adapted": adapted, "device": device, "precision": precision}
     loaded = load_for_scoring(lang, task, decode=decode, choices=choices, **place)
     (task,), language = loaded.taggers, loaded.language.code
     if data.is_dir():
@@ -54,10 +66,7 @@ def command(
         raise ZgulError(f"{data} contains no sentences.")
     with ProgressBars(transient=True) as bars:
         result = evaluate(loaded, sentences, report=bars)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        _show(result, switched_off=em is False or changes.get("steps") == 0)
+    print_result(result, partial(_show, switched_off=em is False or changes.get("steps") == 0), as_json)
 
 
 def _show(result: Evaluation, *, switched_off: bool) -> None:

@@ -1,8 +1,10 @@
 """Printing for all commands: JSON, tables, progress on standard error."""
 
 import json
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated, TypeVar
 
@@ -14,6 +16,7 @@ from rich.text import Text
 
 from zgul.progress import Status
 
+GO_ON = "Continue with the same command and --resume"
 EVERY = 30.0  # seconds between plain lines of one stage
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"))
 T = TypeVar("T")
@@ -21,8 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other progr
 
 
 def print_json(value: object) -> None:
-    """Print plain data or dataclasses for other programs."""
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=vars))
+    """Print plain data, dataclasses, or what has ``to_dict``, for other programs."""
+    plain = lambda item: item.to_dict() if hasattr(item, "to_dict") else vars(item)  # noqa: E731
+    print(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2, default=plain))
 
 
 def print_result(result: T, show: Callable[[T], None], as_json: bool) -> None:
@@ -124,3 +128,13 @@ class ProgressBars:
             return True
         self._printed.setdefault(status.stage, now)
         return False
+
+
+@contextmanager
+def stoppable(saved: Callable[[], object], go_on: str = GO_ON) -> Iterator[ProgressBars]:
+    """Progress bars of work that a user may stop. If something was ``saved`` by then, the message says how to go on."""
+    try:
+        with ProgressBars() as bars:
+            yield bars
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(f"the work so far is saved. {go_on}" if saved() else "nothing was saved yet") from stop

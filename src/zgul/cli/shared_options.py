@@ -13,6 +13,7 @@ TUNED = "as the tagger was tuned"
 TASK = "What to tag [default: the task of the language's group]."
 EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
+ADAPTED = "Use what the tagger learnt from raw text of the language itself; --no-adapted is zero-shot."
 PRECISION = "bfloat16 and int8 (CPUs) are faster, with nearly the same tags; auto is int8 where that keeps F1."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
@@ -31,6 +32,7 @@ TaskOrBoth = Annotated[str | None, typer.Option(metavar="pos|ner|both", help=TAS
 ModelName = Annotated[
     str | None, typer.Option("--model", help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
 ]
+Adapted = Annotated[bool, typer.Option("--adapted/--no-adapted", help=ADAPTED)]
 Device = Annotated[str, machine_option(metavar="cpu|cuda|mps|auto", help="Where to compute; mps is for Macs.")]
 Precision = Annotated[str, machine_option(metavar="auto|float32|bfloat16|int8", help=PRECISION)]
 EM = Annotated[bool | None, em_option("--em/--no-em", help=EM_HELP)]

@@ -15,6 +15,7 @@ from zgul.cli.option_signature import with_options
 from zgul.cli.printing import ProgressBars
 from zgul.cli.shared_options import (
     EM,
+    Adapted,
     Adaptive,
     Device,
     ModelName,
@@ -26,21 +27,21 @@ from zgul.cli.shared_options import (
 from zgul.cluster.corpus import tag_corpus
 from zgul.cluster.ray_cluster import CLUSTER_PANEL, ClusterSettings
 from zgul.cluster.shards import CorpusJob
-from zgul.corpora.sentence import TaskChoice
+from zgul.corpora.sentence import TASKS, TaskChoice
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.languages import find
 from zgul.progress import Status
+from zgul.tagging.delta import is_delta, load_delta
 from zgul.tagging.display import LEGEND, legend, render, shown_marks
-from zgul.tagging.langid import guess
+from zgul.tagging.documents import FORMATS
+from zgul.tagging.langid import SURE_ENOUGH, guess
 from zgul.tagging.loading import load
 from zgul.tagging.parallel import tag_files_at_once
 from zgul.tagging.reading import Input, TextSource, find_sources, sample_text
-from zgul.tagging.serving import TASKS
-from zgul.tagging.tag_files import PANEL, ChooseTagger, FileSettings, begin, tag_file, tag_stream
+from zgul.tagging.tag_files import PANEL, TEXT_SUFFIXES, ChooseTagger, FileSettings, begin, tag_file, tag_stream
 from zgul.tagging.text_tagger import TextTagger
 
 app = new_app()
-SURE_ENOUGH = 0.8
 LITTLE = 15  # letters; in a shorter text, any language can look like another
 TERMINAL = "terminal"  # the format for people
 WEIGHTS = "Add the share of each source language per word."
@@ -66,6 +67,7 @@ def tag(
     output: Annotated[str, typer.Option("--output", "-o", help="File or, for several files, folder to write.")] = "-",
     weights: Annotated[bool, typer.Option("--weights", help=WEIGHTS, rich_help_panel=PANEL)] = False,
     model: ModelName = None,
+    adapted: Adapted = True,
     em: EM = None,
     adaptive: Adaptive = None,
     device: Device = "cpu",
@@ -74,10 +76,14 @@ def tag(
     shard_words: ShardWords = CorpusJob.shard_words,
 ) -> None:
     """Tag text: parts of speech, named entities, or both."""
+    if not lang and model is not None and is_delta(model):
+        lang = load_delta(model).language
     if not lang:
         raise ZgulError("Say which language the text is in: --lang fo, --lang Faroese, or --lang auto to guess.")
     streams = output in ("-", "/dev/stdout")
     form = form or (TERMINAL if streams and sys.stdout.isatty() else "conllu")
+    if form not in (TERMINAL, *FORMATS):
+        raise ZgulError(f"There is no format {form!r}. Choose {TERMINAL}, {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     if form == TERMINAL and (not streams or "probabilities" in settings):
         raise ZgulError("--output and --probabilities need a format for files: --format conllu, tsv or json.")
     if settings.keys() & {"resume", "force"} and streams:
@@ -86,7 +92,7 @@ def tag(
     language = None if lang.lower() == "auto" else find(lang).code
     if not given and sys.stdin.isatty():
         print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
-    choices: dict[str, Any] = {"model": model, "em": em, "adaptive": adaptive, "weights": weights}
+    choices: dict[str, Any] = {"model": model, "adapted": adapted, "em": em, "adaptive": adaptive, "weights": weights}
     choices |= {"device": device, "precision": precision} | {f"em_{name}": value for name, value in changes.items()}
     where = ClusterSettings.from_dict(cluster)
     if where.engine == "ray":
@@ -130,8 +136,11 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
             result = tag_file(choose, sources[0], output, settings, report=report)
         if result.held:
             rest = "" if result.held == result.sentences else "; the rest was added"
-            print(f"zgul: {output} already had {result.held:,} sentences{rest}", file=sys.stderr)
+            print(f"zgul: {output} already had {_count(result.held, 'sentence')}{rest}", file=sys.stderr)
         return
+    if not output.endswith("/") and Path(output).suffix in (*TEXT_SUFFIXES, ".json") and not Path(output).is_dir():
+        problem = f"{output} is the name of a file, but {len(sources)} files are tagged into a folder."
+        raise ZgulError(f"{problem} Name a folder, such as tagged/, or write one stream: zgul tag … > {output}")
     try:
         with _progress() as report:
             results = tag_files_at_once(choose, sources, output, settings, report=report, jobs=jobs)
@@ -139,9 +148,14 @@ def _write(choose: ChooseTagger, sources: list[TextSource], output: str, setting
         raise KeyboardInterrupt(str(stop) or "run the same command again to tag the remaining files") from stop
     failed = sum(bool(result.problem) for result in results)
     kept = sum(0 < result.held == result.sentences for result in results)
-    print(f"zgul: {output}: {len(results) - failed - kept} files tagged, {kept} complete already", file=sys.stderr)
+    already = f", {kept} complete already" if kept else ""
+    print(f"zgul: {output}: {_count(len(results) - failed - kept, 'file')} tagged{already}", file=sys.stderr)
     if failed:
         raise ZgulError(f"{failed} of {len(results)} files were not tagged.")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _tag_on_cluster(given: list[str], output: str, job: CorpusJob, where: ClusterSettings) -> None:

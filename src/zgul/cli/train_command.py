@@ -1,8 +1,7 @@
 """``zgul train``: train a method of the paper on the sources of a group."""
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import yaml
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
-from zgul.cli.printing import ProgressBars, make_table, new_console
+from zgul.cli.printing import ProgressBars, make_table, new_console, stoppable
 from zgul.errors import ZgulError
 from zgul.files import write_json
 from zgul.languages import find
@@ -40,9 +39,7 @@ def train(
     save_encoder: Annotated[bool, file_option("--save-encoder", help="Also save the encoder in the folder.")] = False,
     bits: Annotated[int, file_option(help="Bits per saved number: 32, 16, or 9 for a small tagger.")] = 32,
     leave_one_out: Annotated[bool, typer.Option("--leave-one-out", help=LEFT_OUT, rich_help_panel=WHAT)] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any option: options.combine=max.")
-    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SET)] = None,
 ) -> None:
     """Train a tagger on source languages. The defaults are the paper's.
 
@@ -88,31 +85,25 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     return {outer: {inner: value} if dot else value}
 
 
-@contextmanager
-def _stoppable(begun: Path | None, saving: run.Saving, more: str = "") -> Iterator[ProgressBars]:
-    """Show progress. If the user stops the work after the file ``begun`` was written, say how to continue."""
-    try:
-        with ProgressBars() as bars:
-            yield bars
-    except KeyboardInterrupt as stop:
-        if begun is None or not begun.is_file():
-            raise KeyboardInterrupt("nothing was saved yet") from stop
-        more += " --save-encoder" if saving.save_encoder else ""
-        more += f" --bits {saving.bits}" if saving.bits != 32 else ""
-        again = f"zgul train --output {shlex.quote(str(begun.parent))} --resume{more}"
-        raise KeyboardInterrupt(f"the work so far is saved. Continue with: {again}") from stop
+def _stoppable(
+    output: Path | None, begun: str, saving: run.Saving, more: str = ""
+) -> AbstractContextManager[ProgressBars]:
+    """Progress bars. If the user stops the work after the file ``begun`` was written, the message says how to go on."""
+    more += " --save-encoder" if saving.save_encoder else ""
+    more += f" --bits {saving.bits}" if saving.bits != 32 else ""
+    again = f"zgul train --output {shlex.quote(str(output))} --resume{more}"
+    return stoppable(lambda: output is not None and (output / begun).is_file(), f"Continue with: {again}")
 
 
 def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
-    with _stoppable(output / CHECKPOINT, saving) as bars:
+    with _stoppable(output, CHECKPOINT, saving) as bars:
         tagger = run.train(config, output, report=bars, saving=saving)
     about = tagger.about
     print(f"{tagger.method.title} ({tagger.task.upper()}), sources {', '.join(tagger.parts.sources)}: {output}")
     cost = f"{about['steps']} step{'s' * (about['steps'] != 1)}, {about['seconds']:.0f} seconds"
-    f1 = about["dev_f1"]
-    scored = (
-        "There is no dev set, so the last weights are kept" if f1 is None else f"F1 on the sources' dev sets: {f1:.1f}"
-    )
+    scored = "There is no dev set, so the last weights are kept"
+    if about["dev_f1"] is not None:
+        scored = f"F1 on the sources' dev sets: {about['dev_f1']:.1f}"
     print(f"{scored} ({cost})")
     if "em" in about:
         print(f"EM settings by {about['em']['by']}:")
@@ -125,7 +116,7 @@ def _train(config: TrainingConfig, output: Path, saving: run.Saving) -> None:
 
 
 def _leave_one_out(config: TrainingConfig, output: Path | None, saving: run.Saving) -> None:
-    with _stoppable(output and output / run.LEAVE_ONE_OUT, saving, " --leave-one-out") as bars:
+    with _stoppable(output, run.LEAVE_ONE_OUT, saving, " --leave-one-out") as bars:
         result = run.leave_one_out(config, output, report=bars, saving=saving)
     if output is not None and distributed.is_first():
         write_json(output / "leave_one_out.json", result)

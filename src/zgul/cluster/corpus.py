@@ -77,14 +77,14 @@ def tag_corpus(
     return result
 
 
+@dataclass(eq=False)
 class _Lane:
     """A reader, and the input that it cuts."""
 
-    def __init__(self, reader: Any) -> None:
-        self.reader = reader
-        self.name = ""  # of the input's output
-        self.number = 0  # of the next shard
-        self.cut: Any = None  # a shard that waits for a worker: what was cut, and where its sentences are
+    reader: Any
+    name: str = ""  # of the input's output
+    number: int = 0  # of the next shard
+    cut: Any = None  # a shard that waits for a worker: what was cut, and where its sentences are
 
 
 class _Corpus:
@@ -116,8 +116,7 @@ class _Corpus:
             for lane in self.lanes:
                 if lane.cut and len(self.tagging) < self.slots:
                     self._submit(lane)
-            pending = [*self.cutting, *self.tagging]
-            ready, _ = self.ray.wait(pending, num_returns=1, timeout=WAIT, fetch_local=False)
+            ready, _ = self.ray.wait([*self.cutting, *self.tagging], num_returns=1, timeout=WAIT, fetch_local=False)
             for one in ready:
                 if one in self.cutting:
                     self._receive_cut(one, *self.cutting.pop(one))
@@ -164,8 +163,9 @@ class _Corpus:
 
     def _submit(self, lane: _Lane) -> None:
         cut, windows = lane.cut
-        alone = cut.last and not cut.number
-        name = lane.name if alone else f"{lane.name}/{cut.number:06}.{self.job.files.format}"
+        if not cut.number and not self.inputs[lane.name].shards:  # outputs of another run, perhaps with other shards
+            places.remove(places.join(self.result.manifest.folder, lane.name))
+        name = lane.name if cut.last and not cut.number else f"{lane.name}/{cut.number:06}.{self.job.files.format}"
         task = self.tag.remote(self.job_everywhere, cut, windows, self.result.manifest.folder, name)
         self.tagging[task] = (lane.name, cut.number)
         lane.cut = None
@@ -201,12 +201,12 @@ class _Corpus:
     def _fail(self, one: CorpusInput, problem: str) -> None:
         if one.state != FAILED:
             one.state, one.problem = FAILED, problem
-            named = problem if one.source in problem else f"{one.source}: {problem}"
-            warnings.warn(f"Not tagged: {named}", ZgulWarning, stacklevel=2)
+            self._warn(one, [problem], "Not tagged: ")
 
-    def _warn(self, one: CorpusInput, messages: Sequence[str]) -> None:
+    def _warn(self, one: CorpusInput, messages: Sequence[str], before: str = "") -> None:
         for message in messages:
-            warnings.warn(message if one.source in message else f"{one.source}: {message}", ZgulWarning, stacklevel=2)
+            named = message if one.source in message else f"{one.source}: {message}"
+            warnings.warn(f"{before}{named}", ZgulWarning, stacklevel=2)
 
     def _show(self) -> None:
         read = sum(self.read.values())

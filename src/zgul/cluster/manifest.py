@@ -36,11 +36,10 @@ class CorpusInput:
     def to_dict(self) -> dict[str, Any]:
         own = {name: value for name, value in vars(self).items() if name != "shards"}
         sums = {name: sum(getattr(shard, name) for shard in self.shards.values()) for name in ("sentences", "words")}
-        return own | sums | {"shards": {str(number): _plain(shard) for number, shard in sorted(self.shards.items())}}
-
-
-def _plain(shard: Tagged) -> dict[str, Any]:
-    return {name: value for name, value in asdict(shard).items() if name != "warnings"}
+        shards = {str(number): asdict(shard) for number, shard in sorted(self.shards.items())}
+        for shard in shards.values():
+            del shard["warnings"]
+        return own | sums | {"shards": shards}
 
 
 class Manifest:
@@ -51,6 +50,7 @@ class Manifest:
         self.folder, self.job = folder, job
         self.place = places.join(folder, MANIFEST)
         self._saved, self._pause = time.monotonic(), EVERY
+        places.remove_litter(folder)
         there = places.sizes(folder)
         known = self._known() if MANIFEST in there and not force else {}
         if there and MANIFEST not in there and not force:
@@ -58,12 +58,9 @@ class Manifest:
             raise ZgulError(f"{other}. Choose an empty folder for --output, or write into this one with --force.")
         self.inputs: dict[str, CorpusInput] = {}
         for name, source in inputs.items():
-            before = known.pop(name, None)
-            size, changed = places.look(source)
-            if before is None:
-                self.inputs[name] = CorpusInput(source, size=size, changed=changed)
-                continue
+            before = known.pop(name, None) or CorpusInput(source)
             before.source = source
+            size, changed = places.look(source)
             done = {number: one for number, one in before.shards.items() if there.get(one.output) == one.size}
             same = changed and (size, changed) == (before.size, before.changed)
             if before.state != DONE or len(done) < len(before.shards) or not same:  # it is read, and its words compared

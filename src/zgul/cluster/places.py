@@ -4,6 +4,7 @@ import contextlib
 import glob
 import hashlib
 import io
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from zgul.tagging.tag_files import output_place
 # Where a file appears when all of it has arrived. Elsewhere it is written beside its place and renamed.
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "memory"}
 CHANGED = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")  # what file systems call it
+_TEMPORARY = re.compile(r".*\.[0-9a-f]{8}\.tmp")
 
 
 def is_url(place: str) -> bool:
@@ -52,8 +54,7 @@ def find_inputs(given: Sequence[str], output: str, form: str) -> dict[str, str]:
     if stream := next((source for source in sources if not source.is_file), None):
         raise ZgulError(f"{stream.name} cannot be tagged on a cluster. Give files, folders or URLs.")
     found = [(source.place, absolute(str(source.path))) for source in sources]
-    for name in filter(is_url, given):
-        found += _find_urls(name, output)
+    found += [one for name in filter(is_url, given) for one in _find_urls(name, output)]
     inputs: dict[str, str] = {}
     for place, source in found:
         name = output_place(place, form).as_posix()
@@ -95,6 +96,19 @@ def sizes(folder: str) -> dict[str, int]:
     return {name: int(size or 0) for name, size in names.items()}
 
 
+def remove_litter(folder: str) -> None:
+    """Remove what killed processes left below a folder elsewhere. Here, the next write of the same file does that."""
+    for name in filter(_TEMPORARY.fullmatch, sizes(folder) if is_url(folder) else ()):
+        remove(join(folder, name))
+
+
+def remove(place: str) -> None:
+    """Remove a file, or a folder with all that is in it, if there is one."""
+    with _file_system(place) as (system, path):
+        if system.exists(path):
+            system.rm(path, recursive=True)
+
+
 def read_whole(place: str) -> bytes:
     with _file_system(place) as (system, path):
         return bytes(system.cat_file(path))
@@ -114,7 +128,7 @@ def write_whole(place: str, content: bytes) -> None:
             system.pipe_file(path, content)
             return
         system.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
-        temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+        temporary = f"{path}.{secrets.token_hex(4)}.tmp"  # as `_TEMPORARY` says
         system.pipe_file(temporary, content)
         system.mv(temporary, path)
 

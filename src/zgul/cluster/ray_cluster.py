@@ -6,12 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from zgul.errors import ZgulError
 from zgul.options import Options, option
 
 CLUSTER_PANEL = "Cluster"
+_option = partial(option, panel=CLUSTER_PANEL)
 OBJECTS = 500_000_000  # bytes for shards on their way, in a cluster that is started here
 RETRIES = 5  # of a task whose process or machine died
 
@@ -20,18 +22,9 @@ RETRIES = 5  # of a task whose process or machine died
 class ClusterSettings(Options):
     """Where the work is done."""
 
-    engine: str = option(
-        "local",
-        "Where to compute: in this process, or on a Ray cluster.",
-        choices=("local", "ray"),
-        panel=CLUSTER_PANEL,
-    )
-    ray_address: str = option(
-        "", "Address of a running Ray cluster, or auto [default: start one here].", panel=CLUSTER_PANEL
-    )
-    workers: int = option(
-        0, "Most workers at a time [default: one for each core, or each GPU].", least=0, panel=CLUSTER_PANEL
-    )
+    engine: str = _option("local", "Where to compute: in this process, or on a Ray cluster.", choices=("local", "ray"))
+    ray_address: str = _option("", "Address of a running Ray cluster, or auto [default: start one here].")
+    workers: int = _option(0, "Most workers at a time [default: one for each core, or each GPU].", least=0)
 
 
 @contextlib.contextmanager
@@ -51,9 +44,10 @@ def connected(settings: ClusterSettings) -> Iterator[Any]:
             ray.init(settings.ray_address, **quiet)
         else:
             _send_no_statistics()
-            count = settings.workers or os.cpu_count()
-            own = {"num_cpus": count, "include_dashboard": False, "object_store_memory": OBJECTS}
-            ray.init("local", **own, **quiet)  # never one of somebody else that runs here
+            own = {"include_dashboard": False, "object_store_memory": OBJECTS}
+            ray.init(
+                "local", num_cpus=settings.workers or os.cpu_count(), **own, **quiet
+            )  # never one of somebody else that runs here
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = f"the Ray cluster at {settings.ray_address}" if settings.ray_address else "a Ray cluster here"
         raise ZgulError(f"Cannot use {where}: {' '.join(str(error).split())[:300]}") from error
@@ -76,8 +70,7 @@ def _send_no_statistics() -> None:
 
 def slots(ray: Any, settings: ClusterSettings, on_gpu: bool) -> int:
     """How many tasks to keep on their way: some more than can run, so that no worker waits. Clusters may grow."""
-    there = int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 0))
-    return settings.workers or 2 * max(1, there)
+    return settings.workers or 2 * max(1, int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 0)))
 
 
 def resources(on_gpu: bool) -> dict[str, int]:

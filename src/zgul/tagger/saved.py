@@ -22,6 +22,7 @@ from torch import Tensor
 from zgul import __version__, encoders
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import checksum, load_adapters, save_adapters, shipped_adapters
+from zgul.corpora.sentence import TASKS
 from zgul.encoders.encoder import Encoder
 from zgul.encoders.tokenizer import PieceTokenizer
 from zgul.ensemble.em import EMConfig
@@ -175,7 +176,7 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
     sizes = {len(vector) for vector in vectors}
     if len(sizes) > 1 or 0 in sizes or not all(abs(value) < 10**30 for vector in vectors for value in vector):
         raise _damaged(folder, "features must be finite numbers, equally many for each language")
-    for key, choices in {"bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
+    for key, choices in {"task": TASKS, "bank": (INSIDE, SHIPPED, NONE), "decode": DECODINGS}.items():
         if config[key] not in choices:
             raise _damaged(folder, f"{key} is {config[key]!r}, not one of {', '.join(choices)}")
 
@@ -230,6 +231,8 @@ def _load_bank(folder: Path, config: dict[str, Any]) -> Sequence[LanguageAdapter
 def _load_state(tagger: Tagger, state: dict[str, Tensor], merged: bool, folder: Path) -> None:
     """Load the saved weights into the model. All trained weights must be present, and no unknown ones."""
     own = dict(tagger.model.named_parameters())
+    if strange := [name for name, value in state.items() if not 0 < value.dim() < (3 if merged else 5)]:
+        raise ZgulError(f"{folder}/{MODEL} is damaged: {strange[0]} is no matrix or vector. Save the tagger again.")
     state = _unmerge(state) if merged else state
     missing, extra = set(tagger.trained_names) - set(state), set(state) - set(own)
     if missing or extra:

@@ -26,6 +26,7 @@ from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError
 from zgul.fast.engine import Engine, engine
 from zgul.methods import Method, MethodOptions, Parts, find_method
+from zgul.methods.base import TIED
 from zgul.methods.model import Inferred, Model
 from zgul.tagger.decoding import decoder
 
@@ -67,6 +68,9 @@ class Tagger:
         for name in READ_ONLY:
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
+    def __repr__(self) -> str:
+        return f"<Tagger by {self.method.title} for {self.task}, sources {', '.join(self.sources)}>"
+
     @classmethod
     def new(
         cls,
@@ -96,17 +100,27 @@ class Tagger:
         return cls(chosen, parts, model, pieces, task, encoder_name, strategy)
 
     @property
+    def inferring(self) -> tuple[Model, Parts]:
+        """The model that the engine is made from, and the parts as far as inference needs them."""
+        return self.model, self.parts
+
+    @property
     def device(self) -> torch.device:
-        return self.model.head.weight.device
+        return self.inferring[0].head.weight.device
 
     @property
     def labels(self) -> Sequence[str]:
-        return self.parts.labels
+        return self.inferring[1].labels
+
+    @property
+    def sources(self) -> Sequence[str]:
+        return self.inferring[1].sources
 
     @property
     def bank_languages(self) -> list[str]:
         """The languages of the bank: the sources, and others whose adapter joined it."""
-        return self.model.bank.languages if self.model.bank is not None else []
+        bank = self.inferring[0].bank
+        return bank.languages if bank is not None else []
 
     @property
     def trained_names(self) -> list[str]:
@@ -118,9 +132,11 @@ class Tagger:
         with _MAKING_ENGINE:  # one for all threads
             own = vars(self)
             if "engine" not in own:
-                # `about` says whether int8 was measured to keep this tagger's F1 (docs/tagging.md)
+                # `about` says if int8 was measured to keep this tagger's F1, and how (docs/tagging.md)
                 keep = self.precision == "auto" and self.about.get("int8") is not True
-                own["engine"] = engine(self.model, self.device, "float32" if keep else self.precision)
+                precision, share = "float32" if keep else self.precision, self.about.get("int8_open")
+                share = share if isinstance(share, float) else 1.0
+                own["engine"] = engine(self.inferring[0], self.device, precision, share)
             return own["engine"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,16 +159,16 @@ class Tagger:
     def language_table(self, languages: Sequence[str], strategy: str | None = None) -> ModelLanguages:
         """The language table of these languages, as the model reads it."""
         strategy = self.method.check_strategy(strategy or self.strategy)
-        table = self.method.table(self.parts, languages, strategy, self.bank_languages)
+        table = self.method.table(self.inferring[1], languages, strategy, self.bank_languages)
         return ModelLanguages({language: row for row, language in enumerate(languages)}, table)
 
-    def em_for(self, language: str, strategy: str | None = None) -> EMConfig | None:
-        """The EM settings for a language, or None if the strategy has no EM."""
+    def em_for(self, language: str, strategy: str | None = None, em: EMConfig | None = None) -> EMConfig | None:
+        """The EM settings for a language, or those given. None if the strategy has no EM."""
         strategy = strategy or self.strategy
         if not self.method.uses_em(strategy):
             return None
-        config = self.em.get(language) or self.em.get("") or EMConfig()
-        return replace(config, tied=True) if strategy in ("em-tied", "emea") else config
+        config = em or self.em.get(language) or self.em.get("") or EMConfig()
+        return replace(config, tied=True) if strategy in TIED else config
 
     def predict(
         self,
@@ -172,8 +188,7 @@ class Tagger:
         strategy = self.method.check_strategy(strategy or self.strategy)
         groups: dict[EMConfig | None, list[int]] = {}
         for index, sentence in enumerate(sentences):
-            own = em or self.em_for(next(_languages(sentence), ""), strategy)
-            groups.setdefault(own if self.method.uses_em(strategy) else None, []).append(index)
+            groups.setdefault(self.em_for([*_languages(sentence), ""][0], strategy, em), []).append(index)
         predictions: dict[int, Prediction] = {}
         with torch.inference_mode(False):  # EM needs gradients, whatever the caller has switched off
             run: Infer = partial(self.engine, weights=weights)
@@ -253,8 +268,10 @@ def _in_parts(batch: Batch, run: Callable[[Batch], Any], size: int) -> list[tupl
     return [(part, run(part)) for part in parts]
 
 
-def _languages(sentence: Sentence) -> Iterator[str]:
+def _languages(sentence: Sentence) -> list[str]:
     """The languages of a sentence: one, or that of each word."""
-    if sentence.word_languages is None and sentence.language is None:
+    own = [""] if sentence.word_languages is None else sentence.word_languages
+    codes = [code or sentence.language or "" for code in own]
+    if "" in codes:
         raise ZgulError("A sentence has no language. Name it with --lang, or in Python with Sentence(language=...).")
-    yield from sentence.word_languages if sentence.word_languages is not None else [str(sentence.language)]
+    return codes

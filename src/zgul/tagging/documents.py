@@ -107,6 +107,7 @@ class TaggedSentence:
         """Plain data, as ``zgul tag --format json`` writes it."""
         data: dict[str, Any] = {name: getattr(self, name) for name in ("text", "language", "start", "words")}
         data["offsets"] = [list(span) for span in self.offsets]
+        data |= {"opens": self.opens} if self.opens else {}
         for task, layer in self.layers.items():
             column = "upos" if task == "pos" else task
             data[column] = layer.tags

@@ -19,7 +19,7 @@ from zgul.methods import METHODS
 from zgul.progress import Report, counter, silent
 from zgul.tagger.decoding import decoder
 from zgul.tagging.loading import choose_inference, load
-from zgul.tagging.serving import shipped_names
+from zgul.tagging.serving import installed_names
 from zgul.tagging.text_tagger import Inference, TextTagger
 
 LISTED = 10  # confusions and words
@@ -78,7 +78,7 @@ def load_for_scoring(
     """A tagger as `zgul evaluate` scores it: a shipped one as `zgul tag` runs it, others with EM as they were tuned.
 
     ``decode`` replaces the tagger's own. ``choices`` are those of `choose_inference`, and ``place`` are the ``model``,
-    ``device`` and ``precision`` of `zgul.load`; scores are computed in float32 unless it is given.
+    ``adapted``, ``device`` and ``precision`` of `zgul.load`; scores are computed in float32 unless it is given.
     """
     EMConfig.from_dict(choices.get("changes", {}), "em_")  # check everything first, because loading takes seconds
     if decode is not None:
@@ -90,7 +90,7 @@ def load_for_scoring(
     loaded = load(lang, **{"precision": "float32"} | place | {"task": task})
     ((task, tagger),) = loaded.taggers.items()
     tagger = replace(tagger, decode=decode) if decode is not None else tagger
-    ships = loaded.served[task].name in shipped_names()
+    ships = loaded.served[task].name in installed_names()
     inference = choose_inference(tagger, loaded.language.code, **choices, adaptive_default=ships)
     return replace(loaded, taggers={task: tagger}, inference={task: inference})
 

@@ -8,6 +8,7 @@ calibrated.
 """
 
 import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from zgul.errors import ZgulError
+from zgul.errors import ZgulError, ZgulWarning
+from zgul.languages import find, similarity
 
 LONGEST = 5
 STEP = 1 / 12  # of the table's 8-bit numbers
 MAX_WORDS = 2000  # enough to be sure
+SURE_ENOUGH = 0.8  # the probability from which on a guess needs no warning
 NO_SCRIPT = {"MODIFIER", "MASCULINE", "FEMININE", "MICRO"}  # first words of letters that all scripts share
 SCRIPT_SHARE = 0.1  # of a language's n-grams; fewer are loans
 TABLE = Path(__file__).with_name("langid.npz")
@@ -78,6 +81,16 @@ def guess(text: str) -> list[Guess]:
         problem = f"the text has no letters of any language that zgul can recognise ({known})"
         raise ZgulError(f"The language cannot be guessed: {problem}. Name it with --lang.")
     return guesses
+
+
+def warn_of(looks_like: str, language: str) -> None:
+    """Warn if text can hardly be in a language: that can be recognised, or has relatives that can be, but is not."""
+    known = load().languages
+    related = max(similarity(language, code, "genetic") for code in known)
+    strange = language in known or similarity(language, looks_like, "genetic") < related / 2
+    if looks_like != language and strange:
+        problem = f"The text looks like {find(looks_like)}, not like {find(language)}"
+        warnings.warn(f"{problem}. If it is, stop: the result would be of no use.", ZgulWarning, stacklevel=5)
 
 
 def words(text: str) -> list[str]:

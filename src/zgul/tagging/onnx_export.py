@@ -12,7 +12,6 @@ import json
 import logging
 import shutil
 import sys
-import tempfile
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -77,18 +76,22 @@ def export_onnx(
     _check(folder, NEEDED[precision])
     without_em = _without_em(tagger, strategy)
     wrapped = _OneLanguage(tagger.model, tagger.language_table([language], without_em).values).eval()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
-        tokenizer, path = tagger.pieces.tokenizer, f"{made}/model.onnx"
+    made = folder.parent / f".{folder.name}.part"
+    shutil.rmtree(made, ignore_errors=True)  # left by a process that was killed
+    made.mkdir(parents=True)
+    try:
+        tokenizer, path = tagger.pieces.tokenizer, str(made / "model.onnx")
         if precision == "int8":
             tokenizer = _write_int8(tagger, wrapped.table, language, path)
         else:
             _trace(wrapped, tagger).save(path, external_data=False)
             _compare(wrapped, tagger, path)
-        _describe(tagger, Path(made), language, without_em, name, tokenizer)
+        _describe(tagger, made, language, without_em, name, tokenizer)
         folder.mkdir(exist_ok=True)
-        for file in Path(made).iterdir():
+        for file in made.iterdir():
             file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
     em = tagger.em_for(language)
     if strategy is None and em is not None and em.steps:
         lost = f"This tagger was tuned with {em.steps} steps of entropy minimisation for {language}."
@@ -146,10 +149,11 @@ def _write_int8(tagger: Tagger, table: Tensor, language: str, path: str) -> Piec
         words = smaller.words.weight.detach()
     old = [whole.backend.token_to_id(tokenizer.backend.id_to_token(row)) for row in range(len(words))]
     ids = torch.randint(len(words), (4, 24), generator=torch.Generator().manual_seed(0))
+    ids[:, 0], ids[:, -1] = tokenizer.begin, tokenizer.end
     mask = torch.ones_like(ids, dtype=torch.bool)
     batch = Batch(torch.tensor(old)[ids], mask, mask, torch.zeros_like(ids), ids, ids[:, 0], ids[:, 0], table)
     with torch.no_grad():
-        data = to_whole_graph(fast.model, words, fast.model.languages(batch)[0])
+        data = to_whole_graph(fast.model, (whole.begin, whole.end), words, fast.model.languages(batch)[0])
     Path(path).write_bytes(data)
     found = InferenceSession(data, providers=["CPUExecutionProvider"]).run(OUTPUTS, {INPUTS[0]: ids.numpy()})[0]
     _refuse_above(float((torch.from_numpy(found) - fast(batch).logits).abs().mean()), INT8_TOLERANCE)

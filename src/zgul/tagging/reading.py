@@ -2,7 +2,7 @@
 
 The kind of a file is found from its name and its beginning. Text in UTF-16 or Latin-1 is decoded with a warning. The
 text of docx, odt and HTML is taken out of them (`zgul.tagging.rich_text`). Other formats are refused, with advice on
-how to save them as plain text.
+how to save them as plain text; so is what is no text at all, such as a picture.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _NOT_TEXT = {  # how files that are not plain text begin, what they are, what to
     b"{\\rtf": ("an RTF file", _SAVE_AS),
     b"\xd0\xcf\x11\xe0": ("an old Word or Office file", _SAVE_AS),
 }
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LOOKS_LIKE_A_PATH = re.compile(r"\S*[/\\]\S+|\S*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,7}")
 
 
@@ -92,17 +91,19 @@ class Input:
         self._waiting: deque[bytes | str] = deque()  # lines that were looked at
         self.encoding = "ascii"  # so far; other lines may show that it is UTF-8, Latin-1 or UTF-16
         try:
-            self._beginning = self._stream.peek(1024)
+            self._beginning = self._stream.peek(1024)[:1024]
         except DAMAGED as error:
             raise damage(name, 0, error) from error
         if not_text := next((about for magic, about in _NOT_TEXT.items() if self._beginning.startswith(magic)), None):
             raise ZgulError(f"{name} is {not_text[0]}, but zgul reads plain text. {not_text[1]}")
         if self._beginning.startswith(OFFICE):
             self._take_text(office_text, f"{name} is a docx, odt or other zip file that cannot be read. {_SAVE_AS}")
-        if self._beginning.startswith(_UTF16):
+        if utf16 := _find_utf16(self._beginning):
             self.encoding, self._scale = "utf-16", 2.0
-            self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
+            self._stream = io.TextIOWrapper(self._stream, utf16, newline="\n")
             warnings.warn(f"{name} is read as UTF-16.", ZgulWarning, stacklevel=3)
+        elif b"\0" in self._beginning:
+            raise ZgulError(f"{name} is not a text file: it has NUL characters. Save its text in UTF-8.")
         path = Path(name)
         suffix = Path(path.stem).suffix if path.suffix in PACKINGS else path.suffix
         known = kind if kind != "auto" else {".conllu": "conllu", ".tsv": "columns"}.get(suffix)
@@ -192,11 +193,25 @@ class Input:
         return text
 
 
-def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> list[TextSource]:
+def _find_utf16(beginning: bytes) -> str:
+    """The name of the encoding of text in UTF-16: with a mark, or with mostly Latin letters. Else nothing."""
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    nul_first, nul_second = beginning[::2].count(0), beginning[1::2].count(0)
+    if min(nul_first, nul_second) or 4 * max(nul_first, nul_second) < len(beginning) or len(beginning) < 8:
+        return ""
+    encoding = "utf-16-be" if nul_first else "utf-16-le"
+    text = beginning[: len(beginning) // 2 * 2].decode(encoding, "replace")[:-1]  # without half a sign at the end
+    return encoding if all((sign.isprintable() and sign != "\ufffd") or sign.isspace() for sign in text) else ""
+
+
+def find_sources(
+    given: Sequence[str | Path], leave_out: Path | None = None, *, files_only: bool = False
+) -> list[TextSource]:
     """Find what a user's arguments mean: standard input (no argument, or ``-``), files, folders, patterns or text.
 
-    An argument that is none of the others is the text itself, unless it looks like the name of a file: that is an
-    error. Folders are searched, except for hidden files and the folder ``leave_out``.
+    An argument that is none of the others is the text itself, unless it looks like the name of a file, or only files
+    can be given: that is an error. Folders are searched, except for hidden files and the folder ``leave_out``.
     """
     names = list(map(str, given))
     if not names or names == ["-"]:
@@ -210,10 +225,13 @@ def find_sources(given: Sequence[str | Path], leave_out: Path | None = None) -> 
         if not sources:
             raise ZgulError(f"{', '.join(names)} holds no files.")
         return list(sources.values())[::-1]
+    if files_only:
+        raise ZgulError(f"{missing[0][:60]}: no such file or folder")
     if any(files and len(name) > 3 and Path(name).is_file() for name, files in found.items()):
         raise ZgulError(f"{missing[0]}: no such file. Give files alone, or text alone.")
-    if len(names) == 1 and _LOOKS_LIKE_A_PATH.fullmatch(names[0]):
-        raise ZgulError(f"{names[0]}: no such file. If it is meant as text: echo '{names[0]}' | zgul tag …")
+    if all(map(_LOOKS_LIKE_A_PATH.fullmatch, names)):
+        missed = "no file has such a name" if glob.has_magic(names[0]) else "no such file"
+        raise ZgulError(f"{names[0]}: {missed}. If it is meant as text: echo '{names[0]}' | zgul tag …")
     return [TextSource("the text given", text=" ".join(names))]
 
 

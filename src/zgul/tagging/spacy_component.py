@@ -58,12 +58,12 @@ def _annotate(tokens: list[Any], tagged: TaggedSentence) -> list[Span]:
 
 
 def make_zgul(
-    nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None
+    nlp: Language, name: str, lang: str | None, task: str | None, model: str | None, em: bool | None, adapted: bool
 ) -> ZgulComponent:
     """Make the component. Its language is ``lang``, or that of the pipeline."""
-    choices: dict[str, Any] = {"task": task, "model": model, "em": em}
+    choices: dict[str, Any] = {"task": task, "model": model, "em": em, "adapted": adapted}
     return ZgulComponent(load(lang or nlp.lang, **choices))
 
 
-DEFAULTS = dict.fromkeys(("lang", "task", "model", "em"))
+DEFAULTS = {"lang": None, "task": None, "model": None, "em": None, "adapted": True}
 Language.factory("zgul", default_config=DEFAULTS, assigns=["token.pos", "doc.ents"], func=make_zgul)

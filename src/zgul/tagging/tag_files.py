@@ -12,6 +12,7 @@ as it is. The result is the file that an uninterrupted run gives on the same kin
 
 import contextlib
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,27 +23,21 @@ from typing import IO
 
 from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
-from zgul.files import PACKINGS
+from zgul.files import PACKINGS, lock
 from zgul.options import Options, option
 from zgul.progress import Report, Status, silent
 from zgul.tagging.documents import FORMATS, Format, TaggedSentence
 from zgul.tagging.reading import KINDS, Input, TextSource, find_sources, read
 from zgul.tagging.text_tagger import TextTagger
 
-TEXT_SUFFIXES = (
-    ".txt",
-    ".text",
-    ".conllu",
-    ".tsv",
-    ".docx",
-    ".odt",
-    ".html",
-    ".htm",
-)  # the format's suffix replaces these
+# The suffix of the output's format replaces these.
+TEXT_SUFFIXES = (".txt", ".text", ".conllu", ".tsv", ".docx", ".odt", ".html", ".htm")
 PANEL = "Files"
 INPUT_HELP = "Kind of input: text, lines (a sentence each), tokens (spaces between all words), conllu or columns."
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
+
+MEANWHILE = "was written by another process. Look at it, then run the command again."
 
 ChooseTagger = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed
 Windows = Iterator[list[Sentence]]
@@ -147,13 +142,13 @@ class OutputFile:
     size: int = field(default=0, init=False)  # and their bytes
 
     @property
-    def is_special(self) -> bool:
-        return self.path.exists() and not self.path.is_file()
+    def exists(self) -> bool:
+        return self.path.is_file() and self.path.stat().st_size > 0
 
     @property
     def part(self) -> Path:
         """The unfinished file."""
-        return self.path if self.is_special else self.path.with_name(self.path.name + ".part")
+        return self.path.with_name(self.path.name + ".part")
 
     def check(self) -> None:
         """Refuse a place that cannot be written, before any work is done."""
@@ -171,12 +166,11 @@ class OutputFile:
 
         ``to_text`` gives the text of the first window.
         """
-        exists = self.path.is_file() and self.path.stat().st_size > 0
         if self.settings.resume and self.part.is_file():
-            if exists and not self.settings.force:
+            if self.exists and not self.settings.force:
                 raise ZgulError(f"{self.path} exists beside {self.part}. Replace it with --force.")
             return self._skip(self.part, windows, to_text)
-        if not exists or self.settings.force:
+        if not self.exists or self.settings.force:
             return windows
         windows = self._skip(self.path, windows, to_text)
         left = list(islice(windows, 1))
@@ -213,22 +207,39 @@ class OutputFile:
     def open(self) -> Iterator[IO[bytes]]:
         """Open the unfinished file at its end. It gets its final name when it is complete."""
         try:
-            with self.part.open("r+b" if self.size else "wb") as sink:
-                if self.size:
-                    sink.truncate(self.size)
-                    sink.seek(self.size)
-                yield sink
-            if not self.is_special:
-                self.part.replace(self.path)
-        except (KeyboardInterrupt, ZgulError) as stop:
-            if self.is_special:
-                raise
-            go_on = f"{self.part} holds the finished part; the same command with --resume continues it"
-            raise type(stop)(f"{stop} {go_on}".lstrip()) from stop
+            if self.path.exists() and not self.path.is_file():  # a device or a pipe
+                with self.path.open("wb") as sink:
+                    yield sink
+                return
+            if self.exists and not self.settings.force:
+                raise ZgulError(f"{self.path} {MEANWHILE}")
+            with self.part.open("r+b" if self.size else "ab") as sink:
+                self._claim(sink)
+                try:
+                    yield sink
+                except (KeyboardInterrupt, ZgulError) as stop:
+                    go_on = f"{self.part} holds the finished part; the same command with --resume continues it"
+                    raise type(stop)(f"{stop} {go_on}".lstrip()) from stop
+            self.part.replace(self.path)
         except BrokenPipeError:
             raise
         except OSError as error:
             raise ZgulError(f"{self.path} cannot be written ({error.strerror}).") from error
+
+    def _claim(self, sink: IO[bytes]) -> None:
+        """Cut the unfinished file after what it holds. Refuse it if another process has begun to write it by now."""
+        try:
+            lock(sink)
+        except BlockingIOError:
+            raise ZgulError(f"Another process is writing {self.path}. Wait for it, or write to another file.") from None
+        except OSError:  # a disk without locks
+            pass
+        size = os.fstat(sink.fileno()).st_size
+        new = size > 0 and not (self.settings.resume or self.settings.force)
+        if new or size < self.size or not os.path.samestat(os.fstat(sink.fileno()), self.part.stat()):
+            raise ZgulError(f"{self.part} {MEANWHILE}")
+        sink.truncate(self.size)
+        sink.seek(self.size)
 
 
 class _Work:
@@ -337,5 +348,5 @@ def _words(block: str, form: str) -> list[str] | None:
             return list(json.loads(block)["words"])
         rows = [line.split("\t") for line in block.split("\n") if line]
         return [row[1] for row in rows if row[0].isdigit()] if form == "conllu" else [row[0] for row in rows]
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None

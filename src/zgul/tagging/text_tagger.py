@@ -64,6 +64,10 @@ class TextTagger:
     inference: dict[str, Inference]  # by task
     with_weights: bool = False
 
+    def __repr__(self) -> str:
+        about = "; ".join(f"{task} by {self.describe(task)}" for task in self.taggers)
+        return f"<TextTagger of {self.language}: {about}>"
+
     def tag(self, text: Text) -> Document:
         """Tag running text, a list of words, or a sentence."""
         return next(self.tag_all([text]))
@@ -131,13 +135,15 @@ class TextTagger:
 
     def learnt_from(self, task: str) -> list[str]:
         """The languages whose labelled sentences the tagger of a task learnt from."""
-        return learnt_from(self.taggers[task].parts.sources, self.taggers[task].about)
+        return learnt_from(self.taggers[task].sources, self.taggers[task].about)
 
     def describe(self, task: str) -> str:
-        """One line that names the tagger, its source languages and its EM settings."""
+        """One line that names the tagger, its source languages, what it was adapted to, and its EM settings."""
         sources = ", ".join(map(_name, self.learnt_from(task)))
         inference = str(self.inference[task]).replace("EM", "entropy minimisation", 1)
-        return f"{self.served[task].name}, learnt from {sources}; {inference}"
+        language = self.taggers[task].about.get("adapted", {}).get("language")
+        adapted = f" and adapted to {_name(str(language))}" if language else ""
+        return f"{self.served[task].name}, learnt from {sources}{adapted}; {inference}"
 
 
 def cut_windows(items: Iterable[T], on_gpu: bool) -> Iterator[list[T]]:
@@ -160,10 +166,13 @@ def _cut(text: Text, language: str) -> tuple[str, Iterable[Sentence]]:
         sentences = plain_text.split(text, language=language)
         return text, chain((replace(first, opens="document") for first in islice(sentences, 1)), sentences)
     if not isinstance(text, Sentence):
-        if spaced := next((word for word in text if any(map(str.isspace, word))), None):
+        words: list[Any] = list(text) if isinstance(text, Iterable) else [text]
+        if strange := next((type(word).__name__ for word in words if not isinstance(word, str)), ""):
+            raise ZgulError(f"A text, and each word in a list of words, is a string (str), not of type {strange}.")
+        if spaced := next((word for word in words if any(map(str.isspace, word))), None):
             problem = f"A list is read as the words of one sentence, but {shorten(spaced, 40)!r} has spaces in it."
             raise ZgulError(f"{problem} For several texts use tag_all.")
-        text = Sentence(list(text))
+        text = Sentence(words)
     return text.text if text.text is not None else " ".join(text.words), [text]
 
 
