@@ -33,12 +33,11 @@ MEAN_LOSS, LOSS = 0.1, 0.3  # F1 that may be lost on the mean of the dev files, 
 def recode(name: str, bits: int, data: Path) -> dict[str, Any]:
     """Write a shipped tagger again in ``bits`` bits if the dev files of its sources allow it, and say what they say."""
     model = SHIPPED / name / "model.safetensors"
-    with TemporaryDirectory() as folder:
-        shutil.copytree(SHIPPED / name, folder, dirs_exist_ok=True)
-        coded = Path(folder) / model.name
+    with TemporaryDirectory() as work:
+        coded = Path(shutil.copytree(SHIPPED / name, Path(work) / name)) / model.name
         tensors, metadata = load_with_metadata(model)
         save_tensors(coded, tensors, bits=bits, metadata=metadata)
-        f1 = compare(name, Path(folder), data)
+        f1 = compare(name, coded.parent, data)
         changes = [one["after"] - one["before"] for one in f1.values()]
         facts = {
             "bits": bits,
