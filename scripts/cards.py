@@ -2,9 +2,9 @@
 
     python scripts/cards.py [--results docs/results/embedded] [--shipped src/zgul/shipped] [--docs docs]
 
-Figures come from RESULTS (adapters.json, results.jsonl, provenance.json, scores.json) and from the taggers' own
-config.json. The prose of the cards is in scripts/cards. In the docs, only the text between ``<!-- cards: NAME -->``
-and ``<!-- end -->`` is replaced.
+Figures come from RESULTS (adapters.json, results.jsonl, provenance.json, recoded.json, scores.json) and from the
+taggers' own config.json. The prose of the cards is in scripts/cards. In the docs, only the text between
+``<!-- cards: NAME -->`` and ``<!-- end -->`` is replaced.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Recorded:
         self.provenance: dict[str, Any] = read_json(folder / "provenance.json")
         path = folder / "scores.json"
         self.scores: dict[str, Any] = read_json(path)["scores"] if path.is_file() else {}
+        path = folder / "recoded.json"
+        self.recoded: dict[str, Any] = read_json(path) if path.is_file() else {}
 
     def sft(self, target: str) -> float | None:
         """F1 of our SFT-M under the same noise and label treatment."""
@@ -72,9 +74,11 @@ class Card:
     size: int  # bytes
     run: dict[str, Any]  # its line in results.jsonl: F1 in full precision ("f1") and as it was saved
     scores: dict[str, float]  # F1 by `make scores`
+    recoded: dict[str, Any]  # if it was coded in fewer bits after it was made: what that changed
 
     @property
     def bits(self) -> int:
+        """In how many bits it was saved when it was made."""
         return shipped_bits(self.run)
 
     @property
@@ -117,7 +121,9 @@ def read_cards(folder: Path, recorded: Recorded) -> list[Card]:
         name = path.parent.name
         size = (path.parent / "model.safetensors").stat().st_size
         own = {code: result["f1"] for code, result in recorded.scores.items() if result["model"] == name}
-        cards.append(Card(name, read_json(path), size, recorded.runs.get(name, {}), own))
+        again = recorded.recoded.get(name, {})
+        again = again if again.get("recoded") else {}
+        cards.append(Card(name, read_json(path), size, recorded.runs.get(name, {}), own, again))
     return cards
 
 
@@ -197,6 +203,8 @@ def weaknesses(card: Card, recorded: Recorded) -> list[str]:
         lines.append(f"{card.bits} bits cost more than {LOSS} F1 on {', '.join(over)}.")
     if unknown := [str(find(target)) for target in card.targets if card.precisions(target) is None]:
         lines.append(f"What {card.bits} bits cost was not measured on {', '.join(unknown)}.")
+    if card.recoded and (old := [str(find(target)) for target in card.targets if target not in card.scores]):
+        lines.append(f"It ships in {card.recoded['bits']} bits since. The scores of {', '.join(old)} are from before.")
     for name, other in (("the paper's ZGUL", paper_f1), ("our SFT-M", recorded.sft)):
         pairs = [(target, card.f1(target) or 0.0, other(target)) for target in card.targets]
         if below := [f"{find(t)} ({own:.1f}, {value:.1f})" for t, own, value in pairs if value and own < value]:
@@ -222,7 +230,7 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
         + (f", {noise['romanised']:.0%} of those in other scripts romanised" if noise.get("romanised") else ""),
         f"the {'last weights' if training['select'] == 'last' else f'weights with the best F1 on {DEV}'}; "
         f"seed {training['seed']}; no target data in training",
-        f"merged, {card.bits} bits, {megabytes(card.size)} MB",
+        f"merged, {card.bits} bits, {megabytes(card.size)} MB" if not card.recoded else coded_again(card),
     ]
     if start := training.get("start"):
         lines.insert(1, f"trained further on more languages, from the {start} of before")
@@ -235,6 +243,16 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
     lines.append(f"made {origin['date']} at commit {origin['commit']}, on {origin['machine']}")
     rest = "before and after it: `scripts/beyond.py`" if start else "everything else: `make recipe DATA=DIR OUT=RUN`"
     return [*lines, f"`{origin['command']}`; {rest}"]
+
+
+def coded_again(card: Card) -> str:
+    """What fewer bits changed on the dev files of the sources."""
+    dev = card.recoded["dev"].items()
+    f1 = ", ".join(f"{find(code).name} {one['before']:.2f} to {one['after']:.2f}" for code, one in dev)
+    return (
+        f"merged, {card.bits} bits. Coded in {card.recoded['bits']} bits ({megabytes(card.size)} MB) on "
+        f"{card.recoded['date']}, which changed F1 on dev files of the sources so: {f1}"
+    )
 
 
 # --- language adapters
