@@ -20,7 +20,7 @@ from zgul.corpora.stats import measure
 from zgul.errors import ZgulError
 from zgul.evaluation import mcnemar
 from zgul.files import DAMAGED, create_binary, open_binary
-from zgul.languages import TARGETS
+from zgul.languages import GROUPS, TARGETS
 from zgul.paper.frame import Frame
 from zgul.paper.numbers import EXAMPLES
 from zgul.paper.rows import COMPARED, ZGUL
@@ -114,6 +114,20 @@ class Export(Store):
             said = score.pop("tags", None)
             place = (group_of[score["run"]], score["language"])
             self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))
+
+
+def add_sentences(store: Store, data: DataFolder) -> None:
+    """Add the words of the test files to an export without them, and the examples that these allow."""
+    for group, language in store.gold_keys():
+        test = data.sentences(GROUPS[group].task, language, "test")
+        if [sentence.tags for sentence in test] != [sentence.tags for sentence in store.gold(group, language)]:
+            raise ZgulError(
+                f"{data.path}: the test file of {language} is not the one that these results were scored on"
+            )
+        store.add_gold(group, language, test)
+    store.has_sentences = True
+    found = zip(("examples", "paper_examples"), _choose_examples(Frame(store)), strict=True)
+    store.analyses = {**(store.analyses or {}), **dict(found)}
 
 
 def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:
