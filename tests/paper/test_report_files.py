@@ -151,6 +151,16 @@ def test_the_data_give_an_export_its_sentences_back(small, tmp_path):
     filled, whole = open_results(tmp_path / "export.json.gz", tmp_path / "data"), open_results(small.folder)
     assert text_files(filled) == text_files(whole)
     assert side_by_side(filled) == side_by_side(whole) is not None
+    export, again = Export(tmp_path / "export.json.gz"), Store(tmp_path / "again", create=True)
+    again.note(**export.meta)
+    again.plan(export.runs())
+    for place in export.gold_keys():
+        again.add_gold(*place, export.gold(*place))
+    for score in export.scores():
+        again.add_score(score, export.predictions(score.run, score.row, score.language))
+    blank = open_results(again.folder)
+    assert side_by_side(blank) is None and not blank.analyses["examples"]
+    assert side_by_side(open_results(again.folder, tmp_path / "data")) == side_by_side(whole)
     path.write_text(path.read_text().replace("\tNOUN", "\tVERB"))
     with pytest.raises(ZgulError, match=f"the test file of {language} is not the one"):
         open_results(tmp_path / "export.json.gz", tmp_path / "data")

@@ -103,7 +103,6 @@ class Export(Store):
         self.note(**whole["meta"])
         self.plan(StoredRun(**run) for run in whole["runs"])
         gold = {(entry["group"], entry["language"]): entry for entry in whole.get("gold", [])}
-        self.has_sentences = any("words" in entry for entry in gold.values())
         for place, entry in gold.items():
             tags = decode(entry["tags"], entry["tags"])
             lines = entry.get("words") or ["\t" * (len(sentence) - 1) for sentence in tags]
@@ -117,7 +116,7 @@ class Export(Store):
 
 
 def add_sentences(store: Store, data: DataFolder) -> None:
-    """Add the words of the test files to an export without them, and the examples that these allow."""
+    """Add the words of the test files to results without them and, in an export, the examples that these allow."""
     for group, language in store.gold_keys():
         test = data.sentences(GROUPS[group].task, language, "test")
         if [sentence.tags for sentence in test] != [sentence.tags for sentence in store.gold(group, language)]:
@@ -125,9 +124,9 @@ def add_sentences(store: Store, data: DataFolder) -> None:
                 f"{data.path}: the test file of {language} is not the one that these results were scored on"
             )
         store.add_gold(group, language, test)
-    store.has_sentences = True
-    found = zip(("examples", "paper_examples"), _choose_examples(Frame(store)), strict=True)
-    store.analyses = {**(store.analyses or {}), **dict(found)}
+    if store.analyses is not None:
+        examples, printed = _choose_examples(Frame(store))
+        store.analyses |= {"examples": examples, "paper_examples": printed}
 
 
 def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:

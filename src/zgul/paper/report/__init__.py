@@ -35,7 +35,8 @@ def open_results(place: Path | str, data: Path | str | None = None, report: Prog
     store = open_store(place)
     if data is not None and store.gold_keys() and not store.has_sentences:
         add_sentences(store, DataFolder(data))
-    return Frame(store, analyse(store, data, report) if store.analyses is None else store.analyses)
+    known = store.analyses
+    return Frame(store, analyse(store, data, report, sentences=store.has_sentences) if known is None else known)
 
 
 def write_report(
