@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from zgul import encoders
 from zgul.adapters.bank import AdapterOutputs, Bank
 from zgul.adapters.language_adapter import LanguageAdapter
 from zgul.adapters.storage import load_adapters, save_adapters
-from zgul.corpora.data_folder import DataFolder
+from zgul.corpora.data_folder import TEXT_KINDS, DataFolder
 from zgul.devices import find_device
 from zgul.encoders.batches import PieceEncoder
 from zgul.files import write_json
@@ -42,6 +43,7 @@ VARIANTS = ("zero", "shared", "mixed")
 HEAD_LR = 2e-3
 MIXED = 0.5  # share of the blocks that are read with two adapters
 PART = (0.3, 1.0)  # of a block's own adapter in such a mixture
+RISE = 0.1  # points of held-out masked accuracy, mean over the sources, that another round must bring
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Settings:
 
     variants: tuple[str, ...] = ("mixed",)
     size: int = 96  # bottleneck
+    invertible: bool = False  # MAD-X's invertible block after the embeddings
+    kinds: tuple[str, ...] = TEXT_KINDS  # of text
+    rounds: int = 1  # of `steps` for each variant, at most: as long as held-out masked accuracy rises
     blocks: int = 24  # of each language in a step
     head_steps: int = 700
     shared_steps: int = 1200
@@ -58,32 +63,36 @@ class Settings:
     words: int = 900_000  # at most, of each file
 
 
-def sampled(folder: Path, language: str, words: int) -> list[str]:
+def sampled(folder: Path, language: str, words: int, kinds: Sequence[str] = TEXT_KINDS) -> list[str]:
     """Lines taken evenly from each file of a language, about this many words of a file."""
     kept: list[str] = []
-    for kind in sorted({path.name.split(".")[1] for path in (folder / "text").glob(f"{language}.*")}):
+    for kind in sorted({path.name.split(".")[1] for path in (folder / "text").glob(f"{language}.*")} & {*kinds}):
         lines = list(DataFolder(folder).text_lines(language, (kind,)))
         step = max(1.0, sum(line.count(" ") + 1 for line in lines) / words)
         kept += [line for index, line in enumerate(lines) if (index + 1) // step > index // step]
     return kept
 
 
-def read_blocks(language: str, encoder: str, folder: Path, words: int) -> tuple[Tensor, Tensor]:
+def read_blocks(
+    language: str, encoder: str, folder: Path, words: int, kinds: Sequence[str] = TEXT_KINDS
+) -> tuple[Tensor, Tensor]:
     """Training and held-out blocks of one language. Of a target, everything is held out."""
     body, tokenizer = encoders.load(encoder)
     pieces = PieceEncoder(tokenizer, body.max_pieces)
-    lines = sampled(folder, language, words if language in SOURCES else TARGET_WORDS)
-    if language not in SOURCES:
+    if language in SOURCES:
+        lines = sampled(folder, language, words, kinds)
+    else:
+        lines = sampled(folder, language, TARGET_WORDS)
         return pack_text(pieces, []), pack_text(pieces, lines)[:MEASURED]
     trained = [line for index, line in enumerate(lines) if index % HELD_OUT]
     return pack_text(pieces, trained), pack_text(pieces, lines[::HELD_OUT])[:MEASURED]
 
 
 def all_blocks(
-    languages: Sequence[str], encoder: str, folder: Path, words: int, workers: int
+    languages: Sequence[str], encoder: str, folder: Path, settings: Settings, workers: int
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """The blocks of every language, read by this many processes (0: this one)."""
-    read = partial(read_blocks, encoder=encoder, folder=folder, words=words)
+    read = partial(read_blocks, encoder=encoder, folder=folder, words=settings.words, kinds=settings.kinds)
     if workers == 0:
         return {language: read(language) for language in languages}
     with ProcessPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -95,6 +104,7 @@ class AdapterMaker:
 
     def __init__(self, encoder: str, blocks: dict[str, tuple[Tensor, Tensor]], settings: Settings) -> None:
         self.blocks, self.settings, self.started = blocks, settings, time.monotonic()
+        self.accuracies: dict[str, list[float]] = {}  # after each round, by variant
         self.device = find_device("auto")
         body, tokenizer = encoders.load(encoder)
         self.encoder, self.pieces = body.to(self.device), PieceEncoder(tokenizer, body.max_pieces)
@@ -103,7 +113,8 @@ class AdapterMaker:
         self.head = MLMHead(body.width, body.config.vocabulary).to(self.device)
         self.train("head", None, self.training, settings.head_steps, HEAD_LR)
         self.head.requires_grad_(False)
-        self.new = LanguageAdapter.new("shared", body.width, body.depth, size=settings.size)
+        form: dict[str, Any] = {"size": settings.size, "invertible": settings.invertible}
+        self.new = LanguageAdapter.new("shared", body.width, body.depth, **form)
         self.shared = self.train_shared() if set(settings.variants) - {"zero"} else self.new
 
     def bank(self, adapters: Sequence[LanguageAdapter]) -> Bank:
@@ -133,15 +144,31 @@ class AdapterMaker:
         start = self.new if variant == "zero" else self.shared
         bank = self.bank([replace(start, language=source) for source in SOURCES]).requires_grad_(True)
         kind = MixedLM if variant == "mixed" else MaskedLM
-        self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, kind)
-        return [bank.extract(source) for source in SOURCES]
+        best: list[LanguageAdapter] = []
+        self.accuracies[variant] = []
+        for _ in range(self.settings.rounds):
+            self.train(f"adapters, {variant}", bank, self.training, self.settings.steps, self.settings.lr, kind)
+            adapters, rises = [bank.extract(source) for source in SOURCES], [-1.0, *self.accuracies[variant]]
+            if self.settings.rounds > 1:
+                self.accuracies[variant].append(self.accuracy(adapters))
+                if self.accuracies[variant][-1] < rises[-1] + RISE:
+                    return best if self.accuracies[variant][-1] < rises[-1] else adapters
+            best = adapters
+        return best
+
+    @torch.no_grad()
+    def accuracy(self, adapters: Sequence[LanguageAdapter]) -> float:
+        """Mean masked accuracy of the sources, each read with its own adapter."""
+        models = {one.language: MaskedLM(self.encoder, self.head, self.bank([one]), self.pieces) for one in adapters}
+        return mean(masked_scores(model, self.blocks[source][1])[0] for source, model in models.items())
 
     @torch.no_grad()
     def measure(self, adapters: Sequence[LanguageAdapter]) -> dict[str, dict[str, tuple[float, float]]]:
         """Masked accuracy and perplexity of every text under every adapter, none, the shared one and the mixture."""
         banks = {"none": None} | {adapter.language: self.bank([adapter]) for adapter in [*adapters, self.shared]}
         models = {name: MaskedLM(self.encoder, self.head, bank, self.pieces) for name, bank in banks.items()}
-        models["uniform"] = UniformLM(self.encoder, self.head, self.bank(adapters), self.pieces)
+        if not self.settings.invertible:  # whose blocks are not averaged
+            models["uniform"] = UniformLM(self.encoder, self.head, self.bank(adapters), self.pieces)
         return {
             language: {name: masked_scores(model, held_out) for name, model in models.items()}
             for language, (_, held_out) in self.blocks.items()
@@ -181,7 +208,7 @@ def make_adapters(data: Path, output: Path, encoder: str, settings: Settings, wo
     output.mkdir(parents=True, exist_ok=True)
     languages = sorted({path.name.split(".")[0] for path in (data / "text").iterdir()})
     targets = [language for language in languages if language not in SOURCES]
-    blocks = all_blocks([*SOURCES, *targets], encoder, data, settings.words, workers)
+    blocks = all_blocks([*SOURCES, *targets], encoder, data, settings, workers)
     maker = AdapterMaker(encoder, blocks, settings)
     save_tensors(output / "head.safetensors", dict(maker.head.state_dict()), bits=16)
     report: dict[str, Any] = {"sources": list(SOURCES), "arguments": vars(settings), "results": {}}
@@ -189,6 +216,7 @@ def make_adapters(data: Path, output: Path, encoder: str, settings: Settings, wo
         path = output / f"adapters-{variant}.safetensors"
         save_adapters(path, maker.train_variant(variant), bits=8)
         report["results"][variant] = maker.measure(load_adapters(path))
+        report["rounds"] = maker.accuracies
         write_json(output / "adapters.json", report)
 
 

@@ -138,7 +138,32 @@ def test_an_export_without_sentences_gives_the_same_report_but_for_the_examples(
     assert [title for title in other if one[title] != other[title]] == ["Examples"]
     assert side_by_side(without) is None
     (told,) = pages[0].sections["Examples"]
-    assert "`zgul experiment export --sentences DIR FILE` makes them" in told
+    assert "not the words of the test files" in told and "`zgul report FILE --data DATA --output DIR`" in told
+
+
+def test_the_data_give_an_export_its_sentences_back(small, tmp_path):
+    export_results(small.folder, tmp_path / "export.json.gz", sentences=False)
+    for _, language in small.gold_keys():
+        path = tmp_path / "data" / "pos" / language / "test.tsv"
+        path.parent.mkdir(parents=True)
+        sentences = (zip(s.words, s.tags, strict=True) for s in small.gold("germanic", language))
+        path.write_text("\n".join("".join(f"{word}\t{tag}\n" for word, tag in pairs) for pairs in sentences))
+    filled, whole = open_results(tmp_path / "export.json.gz", tmp_path / "data"), open_results(small.folder)
+    assert text_files(filled) == text_files(whole)
+    assert side_by_side(filled) == side_by_side(whole) is not None
+    export, again = Export(tmp_path / "export.json.gz"), Store(tmp_path / "again", create=True)
+    again.note(**export.meta)
+    again.plan(export.runs())
+    for place in export.gold_keys():
+        again.add_gold(*place, export.gold(*place))
+    for score in export.scores():
+        again.add_score(score, export.predictions(score.run, score.row, score.language))
+    blank = open_results(again.folder)
+    assert side_by_side(blank) is None and not blank.analyses["examples"]
+    assert side_by_side(open_results(again.folder, tmp_path / "data")) == side_by_side(whole)
+    path.write_text(path.read_text().replace("\tNOUN", "\tVERB"))
+    with pytest.raises(ZgulError, match=f"the test file of {language} is not the one"):
+        open_results(tmp_path / "export.json.gz", tmp_path / "data")
 
 
 def markdown_sections(page) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import json
 import statistics
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -214,6 +215,59 @@ def test_em_is_counted_where_it_was_chosen(invented, frame):
     assert gain.value == pytest.approx(statistics.mean(gains))
 
 
+def test_the_gain_of_the_releases_em_is_split_only_where_it_was_chosen(tmp_path):
+    """Where T = 0 was chosen, the row is the model without EM. Its distance to the control is no gain of entropy."""
+    store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=6)
+    rows = ("ZGUL, EM from probabilities", "ZGUL, EM T=1 lr=0 from probabilities", "ZGUL w/o EM")
+    released, control, without = (by_seed(store, "germanic", row)[0] for row in rows)
+
+    def split():
+        return cells(tables.em_gains_table(open_results(tmp_path)), "Germanic")[-3:]
+
+    for language, count in (("fo", 2), ("got", 1)):
+        (score,) = store.scores(row=rows[0], language=language)
+        store.add_score(replace(score, em={"steps": 0, "lr": 0.0}), None)
+        targets, flattening, entropy = split()
+        left = [code for code, kept in (("got", count == 2), ("gsw", True)) if kept]
+        assert targets.text == f"{count} of 3"
+        assert flattening.value == pytest.approx(statistics.mean(control[code] - without[code] for code in left))
+        assert entropy.value == pytest.approx(statistics.mean(released[code] - control[code] for code in left))
+    (score,) = store.scores(row=rows[0], language="gsw")
+    store.add_score(replace(score, em={"steps": 0, "lr": 0.0}), None)
+    targets, flattening, entropy = split()
+    assert (targets.text, flattening.value, entropy.value) == ("0 of 3", None, None)
+
+
+def test_variants_stand_beside_zgul_with_dev_sets_and_targets(tmp_path):
+    store = invented_results.fill(tmp_path, groups=("germanic",), seeds=(0, 1), sentences=6)
+    for part, best in (("zero-shot", 90.0), ("variants", 91.0)):
+        for run in store.runs(part=part, method="zgul"):
+            store.update(run.hash, facts=run.facts | {"dev_f1": [80.0, best + run.seed, 85.0]})
+    table = tables.variants_table(open_results(tmp_path))
+    assert [*table.rows] == ["ZGUL", "ZGUL, random start"]
+    for title, part, dev in (("ZGUL", "zero-shot", 90.5), ("ZGUL, random start", "variants", 91.5)):
+        found = by_seed(store, "germanic", "ZGUL", part)
+        expected = statistics.mean(statistics.mean(values.values()) for values in found.values())
+        assert [cell.value for cell in cells(table, title)[:2]] == [pytest.approx(dev), pytest.approx(expected)]
+    assert table in sections(build_report(open_results(tmp_path)))["Variants"]
+
+
+def test_what_tuning_leaves_open_is_said():
+    runs = [
+        tuning_run("germanic", "zgul", 5e-4, [60.0], reduction=3.0),  # the smallest, and one reduction alone
+        tuning_run("germanic", "zgul", 1e-3, [50.0], reduction=3.0),
+        tuning_run("germanic", "madx", 5e-4, [50.0], reduction=3.0),
+        tuning_run("germanic", "madx", 1e-3, [60.0], reduction=3.0),
+        tuning_run("germanic", "madx", 2e-3, [50.0], reduction=3.0),
+        tuning_run("germanic", "madx", 1e-3, [40.0], reduction=4.0),
+        tuning_run("african", "sft-m", 1e-4, [40.0]),
+        tuning_run("african", "sft-m", 2e-4, [50.0]),
+    ]
+    reductions, edges = tables.tuning_limits(SimpleNamespace(runs_of=lambda part: runs))
+    assert "not tried for zgul (POS)." in reductions
+    assert "for zgul (POS) 5e-4, sft-m (NER) 2e-4." in edges
+
+
 def test_earlier_protocols_stand_beside_and_changed_verdicts_are_bold(tmp_path):
     then, now = clear_cut(tmp_path / "then", "SFT-M"), clear_cut(tmp_path / "now", "ZGUL")
     then.note(protocol={"limit": 6000, "epochs": 4, "em_steps": [1, 5]})
@@ -253,6 +307,9 @@ def test_every_departure_is_named(tmp_path):
     assert all(name in head(Frame(store))["departures from the paper"] for name in told)
     store.plan([replace(tuning_run("germanic", "zgul", 1e-3, [1.0]), config={})])
     assert "tuned on the dev sets of the sources" in departures(Frame(store))["rates"]
+    for encoder, name in (("bert-base", "bert-base"), ("used.q4.safetensors", "multilingual-e5-small")):
+        store.note(encoder=encoder)
+        assert departures(Frame(store))["encoder"].startswith(name)
 
 
 def test_the_papers_grid_of_em_is_no_departure(tmp_path):
@@ -400,6 +457,7 @@ def without(store, **which):
 def test_a_verdict_from_one_seed_says_so(tmp_path):
     frame, row = verdict(without(clear_cut(tmp_path, "ZGUL"), seed=1))
     assert (row["Verdict"].text, row["Verdict"].bold) == ("holds, one seed", True)
+    assert row["By seed"].text == row["Difference"].text
     assert tables.summary(frame)[0].endswith("The claim holds in 1.")
     told = tables.coverage(frame)
     assert "these seeds: 0." in told and "No runs yet, and so no verdict: Slavic, African, Indo-Aryan." in told

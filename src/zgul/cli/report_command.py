@@ -12,6 +12,7 @@ from zgul.paper.report import FORMATS, write_report
 
 app = new_app()
 EARLIER = "Results of an earlier protocol, and its name. Repeatable."
+DATA = "Data folder: for its statistics, or for the sentences that an export leaves out."
 RESULTS = "Folder of zgul experiment paper, or file of zgul experiment export."
 
 
@@ -20,7 +21,7 @@ def report(
     results: Annotated[Path, typer.Argument(help=RESULTS)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the report into.")],
     formats: Annotated[str, typer.Option("--format", help="What to write, separated by commas.")] = ",".join(FORMATS),
-    data: Annotated[Path | None, typer.Option(help="Data folder, for its statistics; an export has them.")] = None,
+    data: Annotated[Path | None, typer.Option(help=DATA)] = None,
     earlier: Annotated[list[str] | None, typer.Option(metavar="NAME=RESULTS", help=EARLIER)] = None,
     label: Annotated[str, typer.Option(help="Name of these results beside earlier ones.")] = "this report",
 ) -> None:

@@ -20,7 +20,7 @@ from zgul.corpora.stats import measure
 from zgul.errors import ZgulError
 from zgul.evaluation import mcnemar
 from zgul.files import DAMAGED, create_binary, open_binary
-from zgul.languages import TARGETS
+from zgul.languages import GROUPS, TARGETS
 from zgul.paper.frame import Frame
 from zgul.paper.numbers import EXAMPLES
 from zgul.paper.rows import COMPARED, ZGUL
@@ -103,7 +103,6 @@ class Export(Store):
         self.note(**whole["meta"])
         self.plan(StoredRun(**run) for run in whole["runs"])
         gold = {(entry["group"], entry["language"]): entry for entry in whole.get("gold", [])}
-        self.has_sentences = any("words" in entry for entry in gold.values())
         for place, entry in gold.items():
             tags = decode(entry["tags"], entry["tags"])
             lines = entry.get("words") or ["\t" * (len(sentence) - 1) for sentence in tags]
@@ -114,6 +113,20 @@ class Export(Store):
             said = score.pop("tags", None)
             place = (group_of[score["run"]], score["language"])
             self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))
+
+
+def add_sentences(store: Store, data: DataFolder) -> None:
+    """Add the words of the test files to results without them and, in an export, the examples that these allow."""
+    for group, language in store.gold_keys():
+        test = data.sentences(GROUPS[group].task, language, "test")
+        if [sentence.tags for sentence in test] != [sentence.tags for sentence in store.gold(group, language)]:
+            raise ZgulError(
+                f"{data.path}: the test file of {language} is not the one that these results were scored on"
+            )
+        store.add_gold(group, language, test)
+    if store.analyses is not None:
+        examples, printed = _choose_examples(Frame(store))
+        store.analyses |= {"examples": examples, "paper_examples": printed}
 
 
 def analyse(store: Store, data: AnyPath | None = None, report: Report = silent, *, sentences: bool = True) -> Analysis:

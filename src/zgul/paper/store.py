@@ -71,7 +71,6 @@ T = TypeVar("T", StoredRun, Score)
 class Store:
     """The results in a folder. Each process opens its own. Filters are fields: ``store.scores(row="ZGUL")``."""
 
-    has_sentences = True  # whether `gold` knows the words of the test files
     analyses: dict[str, Any] | None = None  # only in an export
 
     def __init__(self, folder: Path | str, *, create: bool = False) -> None:
@@ -142,6 +141,11 @@ class Store:
         for (packed,) in self._all("SELECT sentences FROM gold WHERE grp = ? AND language = ?", group, language):
             return [Sentence(words, tags, language) for words, tags in json.loads(zlib.decompress(packed))]
         raise ZgulError(f"{self.folder} holds no test sentences of {language} ({group})")
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether `gold` has the words of the test files. An export may lack them, and a folder made from one."""
+        return any(word for place in self.gold_keys()[:1] for sentence in self.gold(*place) for word in sentence.words)
 
     def gold_keys(self) -> list[tuple[Any, ...]]:
         """Group and language of all test files whose sentences are kept."""

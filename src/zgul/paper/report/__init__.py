@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
 from zgul.files import atomic_write
 from zgul.languages import GROUPS, find
 from zgul.paper import numbers
-from zgul.paper.export import TagAlphabet, analyse, open_store
-from zgul.paper.frame import Frame
+from zgul.paper.export import TagAlphabet, add_sentences, analyse, open_store
+from zgul.paper.frame import Frame, encoder_name
 from zgul.paper.report import document, figures, tables
 from zgul.paper.report.document import TABLES, Block, Figure, Page, ReportTable, group_title, listed, text
 from zgul.paper.rows import ZERO_SHOT
@@ -32,7 +33,10 @@ Pages = dict[str, Page]  # file name -> page
 def open_results(place: Path | str, data: Path | str | None = None, report: Progress = silent) -> Frame:
     """The results of a folder or of an export with their analyses. ``report`` is called with the progress."""
     store = open_store(place)
-    return Frame(store, analyse(store, data, report) if store.analyses is None else store.analyses)
+    if data is not None and store.gold_keys() and not store.has_sentences:
+        add_sentences(store, DataFolder(data))
+    known = store.analyses
+    return Frame(store, analyse(store, data, report, sentences=store.has_sentences) if known is None else known)
 
 
 def write_report(
@@ -108,6 +112,7 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
     summary = (*tables.summary(frame), *tables.attention_summary(frame))
     answers = [tables.coverage(frame), summary, text("rule"), verdicts]
     tuning = [tables.tuning_table(frame, task) for task in tasks]
+    limits = tables.tuning_limits(frame)
     em = [tables.em_choices_table(frame), tables.em_gains_table(frame), tables.em_tied_table(frame)]
     text_runs = [tables.unlabelled_table(frame), figures.unlabelled_curve(frame)]
     few_shot = [tables.few_shot_table(frame, group) for group in frame.groups("few-shot")]
@@ -120,9 +125,10 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
         ("Earlier protocols", tables.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
         ("Departures from the paper", [_as_list(departures(frame))], RUN),
         ("Zero-shot", [tables.zero_shot_table(frame, task) for task in tasks], zero_shot),
-        ("Tuning", [text("tuning-rule"), *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
+        ("Tuning", [text("tuning-rule"), *limits, *tuning] if any(tuning) else [], f"{RUN} --only tuning"),
         ("Entropy minimisation", [*em, *(tables.em_forms_table(frame, task) for task in tasks)], zero_shot),
         ("Attention", [tables.correlation_table(frame), *figures.weight_maps(frame)], f"{zero_shot}/zgul"),
+        ("Variants", [tables.variants_table(frame)], f"{RUN} --only variants"),
         ("Unlabelled target text", text_runs, f"{RUN} --only unlabelled"),
         ("Few-shot", [*few_shot_curves, *few_shot], f"{RUN} --only few-shot"),
         ("Encoders", [tables.encoders_table(frame, task) for task in tasks], f"{RUN} --encoder FOLDER"),
@@ -155,7 +161,8 @@ def departures(frame: Frame) -> dict[str, str]:
     named = {}
     protocol = frame.store.meta.get("protocol", {})
     if encoder := frame.store.meta.get("encoder"):
-        named["encoder"] = text("departure encoder", encoder=encoder)
+        embedded = encoder_name(encoder) == "embedded"
+        named["encoder"] = text(f"departure {'embedded' if embedded else 'encoder'}", encoder=encoder)
     limits = [name for name in TABLES["limits"] if protocol.get(name)]
     limits = [name for name in limits if not name.startswith("text_") or frame.groups("unlabelled")]
     if cuts := [text(f"departure {name}", value=f"{protocol[name]:,}") for name in limits]:
@@ -175,6 +182,8 @@ def _examples(frame: Frame) -> Blocks:
     blocks: list[Block | None] = []
     if frame.groups() and frame.store.has_sentences:
         blocks.append(f"The tags of any two systems on any sentence: [side by side]({SIDE_BY_SIDE}).")
+    elif frame.groups() and frame.store.gold_keys():
+        blocks.append(text("without-sentences"))
     if printed := frame.analyses.get("paper_examples"):
         blocks += [text("paper-examples-rule"), *map(tables.example_table, printed)]
     if disputed := frame.analyses.get("examples"):

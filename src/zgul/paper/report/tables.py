@@ -121,11 +121,22 @@ def em_tied_table(frame: Frame) -> ReportTable | None:
 
 
 def em_gains_table(frame: Frame) -> ReportTable | None:
-    """How much of EM's gain is entropy and how much is flattening."""
-    pairs = TABLES["em-gains"]
-    gains = {group: [row_difference(frame, group, *pair) for pair in pairs.values()] for group in frame.groups()}
-    rows = {group_title(group): row for group, row in gains.items() if any(row[1:])}
-    return table("em-gains", rows, ("Group", *pairs))
+    """EM's gain in each form; of the release's, how much is flattening and how much entropy, where EM was chosen."""
+    pairs, rows = TABLES["em-gains"], {}
+    for group in frame.groups():
+        gains: list[Item] = [row_difference(frame, group, *pair) for pair in pairs.values()]
+        released, control, without = (
+            {(e.run.hash, e.score.language): e.score for e in frame.entries(row, group)} for row in TABLES["em-release"]
+        )
+        # where T = 0 was chosen, the row is the model without EM, which is not flattened either
+        used = [key for key in released.keys() & control.keys() if (released[key].em or {}).get("steps")]
+        flattening = [control[key].f1 - without[key].f1 for key in used]
+        entropy = [released[key].f1 - control[key].f1 for key in used]
+        if any(gains[1:]):
+            split = [mean(values) if values else None for values in (flattening, entropy)]
+            rows[group_title(group)] = [*gains, f"{len(used)} of {len(released)}", *split]
+    release = (("Release's EM, where chosen", title) for title in ("targets", "flattening", "entropy"))
+    return table("em-gains", rows, ("Group", *pairs, *release))
 
 
 def row_difference(frame: Frame, group: str, row: str, other: str) -> MeanStd | None:
@@ -258,7 +269,7 @@ def verdict_table(frame: Frame) -> ReportTable | None:
         words = [[test.only_first for test in claim.tests], [test.only_second for test in claim.tests]]
         verdict = Cell(text=claim.told, bold=claim.verdict == HOLDS)
         cells: list[Item] = [verdict, claim.own, f"{claim.row} {claim.other:.1f}", signed(claim.own - claim.other)]
-        cells.append(f"{signed(min(claim.differences))} to {signed(max(claim.differences))}")
+        cells.append(" to ".join(dict.fromkeys(signed(edge(claim.differences)) for edge in (min, max))))
         cells += [round(mean(counts)) if counts else None for counts in words]
         rows[title] = [*cells, "< 0.0001" if claim.p < 0.0001 else f"{claim.p:.2g}", claim.paper]
     rules = [title for title, claim in claims.items() if claim.group == frame.groups()[0]]
@@ -334,6 +345,35 @@ def tuning_table(frame: Frame, task: str) -> ReportTable | None:
     words = {word: listed(map(_rate, numbers.GRID[name])) for word, name in names.items()} | {"task": task.upper()}
     words["groups"] = " and ".join(dict.fromkeys(group_title(group) for tried in tuned for group in tried.groups))
     return table(f"tuning/{task}", rows, ("Method", *map(_rate, rates)), words)
+
+
+def tuning_limits(frame: Frame) -> list[str]:
+    """What the tuning leaves open: methods with one reduction factor, and rates at the end of the grid."""
+    alone, edges = [], []
+    for tried in choose_tuned(frame.runs_of("tuning")):
+        name, (rate, reduction) = f"{tried.method} ({tried.task.upper()})", tried.chosen
+        rates = [other for other, factor in tried.dev_f1 if factor == reduction]
+        alone += [name] if reduction and len({factor for _, factor in tried.dev_f1}) == 1 else []
+        edges += [f"{name} {_rate(rate)}"] if len(rates) > 1 and rate in (min(rates), max(rates)) else []
+    found = {"tuning-reduction": alone, "tuning-edge": edges}
+    return [document.text(name, methods=listed(methods)) for name, methods in found.items() if methods]
+
+
+def variants_table(frame: Frame) -> ReportTable | None:
+    """ZGUL and its variants: F1 on the dev sets of the sources, and on the targets with EM and without."""
+    groups, rows = frame.groups("variants"), {}
+    names = dict.fromkeys(str(run.extra["variant"]) for run in frame.runs_of("variants"))
+    for name in ("", *names):
+        part, where, cells = "variants" if name else "zero-shot", {"variant": name} if name else {}, []
+        for group in groups:
+            of_row = [frame.entries(row, group, part, **where) for row in (ZGUL, "ZGUL w/o EM")]
+            runs = {entry.run.hash: entry.run for entry in of_row[0]}.values()
+            cells.append(spread(max(run.facts["dev_f1"]) for run in runs if run.facts.get("dev_f1")))
+            cells += [average(entries, frame.languages(group)) for entries in of_row]
+        rows[", ".join(filter(None, (ZGUL, name)))] = cells
+    columns = ("sources' dev", "targets", "targets w/o EM")
+    heads: list[Head] = ["Method", *((group_title(group), column) for group in groups for column in columns)]
+    return table("variants", rows, heads, best=True) if groups else None
 
 
 def _rate(value: float) -> str:
