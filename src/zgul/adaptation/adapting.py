@@ -211,7 +211,7 @@ class _Teaching:
         self.plan = Plan.at(work / "plan.json")
         adapter = config.adapter and raw is not None
         self.student = Student(base, language, rank=config.rank, adapter=adapter, seed=config.seed)
-        self.student.precision = self.plan.decide("precision", fastest_precision(base.device))
+        self.student.use(self.plan.decide("precision", fastest_precision(base.device)))
 
     def learn(self, lesson: Lesson, share: float = 1.0) -> None:
         """Run a round, or load its result if it was finished before. ``share`` of the time left is for it."""
@@ -230,8 +230,8 @@ class _Teaching:
         assert self.raw is not None
         student, config, raw, few = self.student, self.config, self.raw, len(self.few) > 0
         before = student.trained()
-        teacher = Student(self.base, student.language, rank=1, adapter=False)
-        teacher.precision = student.precision
+        teacher = Student(self.base, student.language, rank=0, adapter=False)
+        teacher.use(student.precision)
         sentences, soft = [*raw.train, *gold], self._soft_labels(teacher, raw.train)
         known = one_hot(gold, self.base.labels)
         noise, figures = NoiseConfig(sentences=config.noise, ciphers=config.ciphers), dict[str, float]()
@@ -271,7 +271,7 @@ class _Teaching:
         if figures and figures["masked accuracy after"] <= figures["masked accuracy before"]:
             kept, reason = False, "it does not guess masked pieces better than before"
         if self.few:
-            old = Student(self.base, self.student.language, rank=1, adapter=False)
+            old = Student(self.base, self.student.language, rank=0, adapter=False)
             figures |= {"F1 before": judging.score(old, self.few), "F1 after": judging.score(self.student, self.few)}
             kept = figures["F1 after"] >= figures["F1 before"]
             reason = f"the labelled sentences, which it has not learnt from, are tagged {'better' if kept else 'worse'}"
