@@ -41,6 +41,7 @@ from zgul.evaluation import MeanStd, bootstrap_f1, mean_std, scores
 from zgul.files import atomic_write, read_json, write_json
 from zgul.languages import TARGETS, find
 from zgul.paper.report import figures
+from zgul.tagging.serving import serving
 from zgul.tagging.text_tagger import TextTagger
 
 OUTPUT = DOCS / "results" / "adapt"
@@ -191,9 +192,8 @@ def on_target(code: str, given: argparse.Namespace) -> dict[str, Any]:
     config = AdaptConfig.from_dict(RECIPES[recipe] | {"sentences": MOST})
     extra: dict[str, Any] = {"data": given.data} if recipe == "gold" else {}
     test, text = data.sentences(task, code, "test"), raw_lines(data, code, 2 * MOST)
-    result = adapt(
-        code, given.output / f"{code}-{task}", text, given.device, config=config, task=task, dev=test, **extra
-    )
+    extra["model"] = serving(code, task, adapted=False).name  # so that "before" is zero-shot, whatever ships
+    result = adapt(code, given.output / f"{code}-{task}", text, given.device, config=config, dev=test, **extra)
     return {"recipe": recipe, **result}
 
 

@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from scores import DOCS, GOALS, GROUP_OF, HEADS, RESULTS, markdown, paper_f1, summary
+from scores import DOCS, GOALS, GROUP_OF, RESULTS, markdown, paper_f1, scores_table
 from ship import SHIPPED, read_results, shipped_bits
 
 from zgul.evaluation import mean_std
@@ -345,7 +345,7 @@ def provenance(recorded: Recorded) -> str:
 def doc_blocks(cards: Sequence[Card], recorded: Recorded) -> dict[str, str]:
     """The parts of the docs that are generated, by name."""
     made = {
-        "scores": markdown(HEADS, summary(recorded.scores), words=2),
+        "scores": scores_table(recorded.scores),
         "groups": markdown(GROUP_HEADS, group_rows(cards, recorded)),
         "precision": markdown(
             ["tagger", "language", "full", "shipped", "difference", ""], precision_rows(cards), words=2

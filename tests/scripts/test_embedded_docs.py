@@ -89,7 +89,13 @@ def test_the_table_of_scores_averages_whole_groups() -> None:
     assert [row[0] for row in rows] == ["Faroese (fo)", "Assamese (as)", "Bhojpuri (bho)", "**indo-aryan**"]
     assert rows[1][2] == "10"
     assert rows[2][2] == "–"
-    assert rows[3][4:] == ["68.5", "69.3", "68: reached"]
+    assert rows[3][4:] == ["68.5", "68.5", "69.3", "68: reached"]
+    zero_shot = {"as": result(70.0), "bho": result(67.0)}
+    assert "adapted" not in scores.scores_table(zero_shot)
+    both = scores.scores_table(zero_shot | {"bho": result(67.0) | {"adapted_f1": 69.0}})
+    assert "| Assamese (as) | a-tagger | – | 10 | 70.0 | – | 74.4 |  |" in both
+    assert "| 67.0 | 69.0 | 64.1 |  |" in both
+    assert "| 68.5 | 69.5 | 69.3 | 68: reached |" in both  # what `zgul tag` gives, on average
 
 
 def test_scores_are_recorded_for_all_test_files() -> None:

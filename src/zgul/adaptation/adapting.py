@@ -110,13 +110,14 @@ class Adaptation:
     language: str
     task: str
     base: str  # the tagger that it starts from
+    shipped: str  # the tagger that it must beat: what `zgul tag` takes for the language
     output: str
     text: dict[str, Any] = field(default_factory=dict)  # sentences read, kept, dropped
     labelled: int = 0  # sentences
     steps: list[Step] = field(default_factory=list)
     changed: float = 0.0  # share of the words of held-out text whose tag changed, in percent
     examples: list[judging.Change] = field(default_factory=list)
-    dev_before: float | None = None  # F1 on --dev
+    dev_before: float | None = None  # F1 on --dev, of `shipped`
     dev_after: float | None = None
     megabytes: float = 0.0
     seconds: float = 0.0
@@ -129,12 +130,23 @@ class Adaptation:
     @property
     def verdict(self) -> str:
         if not self.worth_it:
-            return f"No step helped. Use the shipped tagger {self.base}; the folder tags exactly like it."
-        if self.dev_before is not None and self.dev_after is not None and self.dev_after < self.dev_before:
-            return f"By your --dev file the result is worse than {self.base}. Use {self.base}."
-        sure = self.dev_after is not None or any("F1 after" in step.figures for step in self.steps)
-        unsure = "" if sure else " Without labels nobody can be sure: look at the changed words, or give --dev."
+            same = "it" if self.shipped == self.base else f"{self.base}, which it starts from"
+            return f"No step helped. Use the shipped tagger {self.shipped}; the folder tags exactly like {same}."
+        before, after, labels = self._judged()
+        if before is not None and after is not None and after < before:
+            return f"By {labels} the result is worse than {self.shipped}. Use {self.shipped}."
+        unsure = "" if labels else " Without labels nobody can be sure: look at the changed words, or give --dev."
+        if unsure and self.shipped != self.base:
+            unsure = f" {self.shipped} ships, and learnt from other text. Only labels tell which is better: give --dev."
         return f"Use it: zgul tag --lang {self.language} --model {self.output} FILE.{unsure}"
+
+    def _judged(self) -> tuple[float | None, float | None, str]:
+        """F1 of `shipped` and of the result, and the labels that show it. Without labels: nothing."""
+        if self.dev_after is not None:
+            return self.dev_before, self.dev_after, "your --dev file"
+        last = self.steps[-1]
+        after = last.figures.get("F1 after" if last.kept else "F1 without labels")
+        return last.figures.get("F1 before"), after, "your labelled sentences" if self.labelled else ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"worth_it": self.worth_it, "verdict": self.verdict}
@@ -175,6 +187,11 @@ def adapt(
     config = (config or AdaptConfig()).on(place)
     name, base = _base(language, task, model, str(place), adapted=not files)
     few, judged = _labelled(labelled, base, language.code, LEAST), _labelled(dev, base, language.code)
+    if twice := len({tuple(one.words) for one in few} & {tuple(one.words) for one in judged}):
+        problem = f"{twice} sentences are in --labelled and in --dev. They are learnt, so the score after is too high."
+        warnings.warn(problem, ZgulWarning, stacklevel=2)
+    shipped = serving(language, base.task).name if model is None else name
+    current = base if shipped == name else load_named(shipped, str(place))
     work = check_output(folder, resume=resume, overwrite=overwrite)
     distributed.wait()  # until all processes have looked at the folder
     raw = read_text(files, language.code, config.sentences, seed=config.seed, report=report) if files else None
@@ -184,16 +201,17 @@ def adapt(
     checksum = base_checksum(base_folder(name))
     read = [*(raw.train if raw else ()), *gold, *few]
     _claim(work, [language.code, name, checksum, config.to_dict()], read, overwrite)
-    result = Adaptation(language.code, base.task, name, str(folder), labelled=len(few))
+    result = Adaptation(language.code, base.task, name, shipped, str(folder), labelled=len(few))
     teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
     if raw is not None:
         result.text = raw.to_dict()
         teaching.learn_text(gold)
     if few:
-        teaching.learn_labels()
+        teaching.learn_labels(current)
     tensors = teaching.student.changes() if result.worth_it else {}
     delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like)
     if distributed.is_first():
+        result.dev_before = judging.score(current, judged) if judged else None
         _finish(folder, delta, base, raw, few, judged, result, started, config)
     distributed.wait()
     return result
@@ -211,7 +229,7 @@ class _Teaching:
         self.plan = Plan.at(work / "plan.json")
         adapter = config.adapter and raw is not None
         self.student = Student(base, language, rank=config.rank, adapter=adapter, seed=config.seed)
-        self.student.precision = self.plan.decide("precision", fastest_precision(base.device))
+        self.student.use(self.plan.decide("precision", fastest_precision(base.device)))
 
     def learn(self, lesson: Lesson, share: float = 1.0) -> None:
         """Run a round, or load its result if it was finished before. ``share`` of the time left is for it."""
@@ -230,8 +248,8 @@ class _Teaching:
         assert self.raw is not None
         student, config, raw, few = self.student, self.config, self.raw, len(self.few) > 0
         before = student.trained()
-        teacher = Student(self.base, student.language, rank=1, adapter=False)
-        teacher.precision = student.precision
+        teacher = Student(self.base, student.language, rank=0, adapter=False)
+        teacher.use(student.precision)
         sentences, soft = [*raw.train, *gold], self._soft_labels(teacher, raw.train)
         known = one_hot(gold, self.base.labels)
         noise, figures = NoiseConfig(sentences=config.noise, ciphers=config.ciphers), dict[str, float]()
@@ -271,21 +289,21 @@ class _Teaching:
         if figures and figures["masked accuracy after"] <= figures["masked accuracy before"]:
             kept, reason = False, "it does not guess masked pieces better than before"
         if self.few:
-            old = Student(self.base, self.student.language, rank=1, adapter=False)
+            old = Student(self.base, self.student.language, rank=0, adapter=False)
             figures |= {"F1 before": judging.score(old, self.few), "F1 after": judging.score(self.student, self.few)}
             kept = figures["F1 after"] >= figures["F1 before"]
-            reason = f"the labelled sentences, which it has not learnt from, are tagged {'better' if kept else 'worse'}"
+            reason = f"the labelled sentences, not learnt from so far, are tagged {'no worse' if kept else 'worse'}"
         kept = distributed.of_first(kept)
         self.result.steps.append(Step(name, kept, figures | checked.figures, reason))
         if not kept:
             self.student.restore(before)
 
-    def learn_labels(self) -> None:
-        """Labelled sentences: folds show whether they help; then all of them are learnt."""
+    def learn_labels(self, current: Tagger) -> None:
+        """Labelled sentences: folds show whether they beat the current tagger; then all of them are learnt."""
         student, config, few = self.student, self.config, self.few
         start = student.trained()
         settings: dict[str, Any] = {"epochs": config.few_epochs, "lr": config.few_lr, "batch": 8, "seed": config.seed}
-        figures = judging.cross_validate(self.base, student, few, self.learn, settings)
+        figures = judging.cross_validate(current, student, few, self.learn, settings)
         student.restore(start)
         kept = distributed.of_first(figures["F1 after"] > max(figures["F1 before"], figures["F1 without labels"]))
         if kept:
@@ -377,13 +395,18 @@ def _base(lang: Language, task: str | None, model: str | Path | None, device: st
 
 
 def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, lang: str, least: int = 1) -> list[Sentence]:
-    """Labelled sentences of a file, or those given. They must have labels that the tagger knows."""
+    """Labelled sentences of a file, or those given. They must have labels that the tagger knows.
+
+    If they are learnt, a repeated one is taken once: it could be learnt and judged in the same fold.
+    """
     if given is None:
         return []
     read = read_labelled(given, base.task, lang) if isinstance(given, str | Path) else list(given)
     sentences = [Sentence(one.words, one.tags, lang) for one in read if one.tags is not None]
+    if least > 1:
+        sentences = list({tuple(sentence.words): sentence for sentence in sentences}.values())
     if len(sentences) < least:
-        raise ZgulError(f"At least {least} labelled sentences are needed. Here are {len(sentences)}.")
+        raise ZgulError(f"At least {least} different labelled sentences are needed. Here are {len(sentences)}.")
     if not any(tag in base.labels for sentence in sentences for tag in sentence.tags or ()):
         raise ZgulError(f"The labelled sentences have no tag that the tagger knows ({', '.join(base.labels)}).")
     return sentences
@@ -413,7 +436,7 @@ def _finish(
     shown = raw.held_out if raw is not None else few
     result.changed, result.examples = judging.changed_words(shown, base, adapted)
     if dev:
-        result.dev_before, result.dev_after = judging.score(base, dev), judging.score(adapted, dev)
+        result.dev_after = judging.score(adapted, dev)
     size = (trial / TENSORS).stat().st_size if (trial / TENSORS).is_file() else 0
     result.megabytes, result.seconds = size / 1e6, time.monotonic() - started
     about = result.to_dict() | {"config": config.to_dict()}

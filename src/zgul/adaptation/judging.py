@@ -25,6 +25,7 @@ from zgul.training.noise import CharacterNoise, letter_counts
 NOISE = NoiseConfig(sentences=1.0, words=0.3)
 MOST_CHANGED = 0.35  # share of the tags: a student that differs more from its teacher has lost its way
 SLACK = 1.0  # points of steadiness that chance may take
+ENOUGH = 1000  # words with noise that show steadiness; a smaller held-out text is read several times
 SHOWN, BESIDE = 20, 4  # changed words that are shown, with this many words before and after
 FOLDS, FEW = 3, 150  # up to so many sentences are judged in folds; more are judged by one part that is left out
 
@@ -51,10 +52,12 @@ class Checked:
 
 def check_held_out(teacher: Student, student: Student, sentences: Sequence[Sentence], seed: int) -> Checked:
     """Compare how steady both are under spelling noise, and how far the student moved."""
-    noise = CharacterNoise(letter_counts(sentences), NOISE)
-    noisy = noise.apply([sentence.words for sentence in sentences], np.random.default_rng([seed, 9]))
+    noise, times = CharacterNoise(letter_counts(sentences), NOISE), -(-ENOUGH // max(1, sum(map(len, sentences))))
+    many = times * list(sentences)  # else a single word would decide on a small text
+    noisy = noise.apply([sentence.words for sentence in many], np.random.default_rng([seed, 9]))
     clean = {who: who.probabilities(sentences).argmax(dim=-1) for who in (teacher, student)}
-    steady = {who: 100 * _same(clean[who], who.probabilities(sentences, noisy).argmax(dim=-1)) for who in clean}
+    shaken = {who: who.probabilities(many, noisy).argmax(dim=-1) for who in clean}
+    steady = {who: 100 * _same(clean[who].repeat(times), shaken[who]) for who in clean}
     changed = 1 - _same(clean[teacher], clean[student])
     figures = {"steady before": steady[teacher], "steady after": steady[student], "changed": 100 * changed}
     if changed > MOST_CHANGED:
@@ -69,11 +72,11 @@ def _same(first: Tensor, second: Tensor) -> float:
 
 
 def cross_validate(
-    base: Tagger, student: Student, few: list[Sentence], learn: Callable[..., None], settings: dict[str, Any]
+    current: Tagger, student: Student, few: list[Sentence], learn: Callable[..., None], settings: dict[str, Any]
 ) -> dict[str, float]:
     """F1 on labelled sentences that were left out of training. ``learn`` trains the student.
 
-    It is that of the shipped tagger as it tags ("before"), of the student before it learns them, and after.
+    It is that of the current tagger as it tags ("before"), of the student before it learns them, and after.
     """
     folds = FOLDS if len(few) <= FEW else 1
     size = -(-len(few) // FOLDS) if folds > 1 else min(200, len(few) // 5)
@@ -85,9 +88,9 @@ def cross_validate(
         judged, kept = [few[index] for index in left], [few[index] for index in order if index not in left]
         student.restore(start)
         gold += [sentence.tags or [] for sentence in judged]
-        old += tags_of(base, judged)
+        old += tags_of(current, judged)
         untaught += tags_of(student, judged)
-        learn(Lesson(f"fold {fold + 1}", kept, one_hot(kept, base.labels), **settings), 1 / (folds - fold + 1))
+        learn(Lesson(f"fold {fold + 1}", kept, one_hot(kept, current.labels), **settings), 1 / (folds - fold + 1))
         new += tags_of(student, judged)
     by = {"F1 before": old, "F1 without labels": untaught, "F1 after": new}
     return {name: scores(gold, tags).f1 for name, tags in by.items()} | {"judged on": float(len(gold))}

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from zgul.adapters.bank import Bank
 from zgul.corpora.sentence import Sentence
-from zgul.devices import mixed_precision, moved_copy
+from zgul.devices import mixed_precision, moved_copy, uses_bfloat16
 from zgul.encoders.batches import Batch, EncodedCorpus, PieceEncoder
 from zgul.encoders.encoder import LowRankLinear
 from zgul.ensemble.weighting import ZGULWeighting
@@ -42,20 +42,24 @@ class Masked:
 
 
 class Student(nn.Module):
-    """The model in training. ``model`` gives hidden states; ``head`` turns them into label scores."""
+    """The model in training. ``model`` gives hidden states; ``head`` turns them into label scores.
+
+    With rank 0 and no adapter it is the tagger as it is: a teacher.
+    """
 
     def __init__(self, tagger: Tagger, language: str, *, rank: int, adapter: bool, seed: int = 0) -> None:
         super().__init__()
-        torch.manual_seed(seed)
         self.tagger, self.language, self.like = tagger, language, ""
         model = moved_copy(tagger.model, tagger.device)
+        torch.manual_seed(seed)  # only now: a prepared tagger loads its model when it is asked for, and draws numbers
         model.encoder = model.encoder.merged()
         if adapter and language not in tagger.bank_languages and isinstance(model.weighting, ZGULWeighting):
             self.like = tagger.parts.most_related(language)
             add_to_bank(model, tagger, language, self.like)
         self.base = {name: value.detach() for name, value in model.named_parameters()}
         model.requires_grad_(False)
-        model.encoder.add_low_rank(rank)
+        if rank:
+            model.encoder.add_low_rank(rank)
         for part in (model.task, model.head):
             part.requires_grad_(True)
             for value in part.parameters():
@@ -75,6 +79,14 @@ class Student(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.tagger.device
+
+    def use(self, precision: str) -> None:
+        """Compute in this precision. In bfloat16 frozen matrices are rounded once, not again in each step."""
+        self.precision = precision
+        if uses_bfloat16(self.device, precision):
+            for name, part in self.model.named_modules():
+                if isinstance(part, nn.Linear) and name.startswith(("encoder.layers.", "weighting.")):
+                    part.bfloat16()
 
     def add_masked_head(self, corpus: EncodedCorpus) -> None:
         """Add a masked-LM head over the pieces of a text."""

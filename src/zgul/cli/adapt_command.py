@@ -71,6 +71,6 @@ def _show(result: Adaptation) -> None:
         rows = [(f"… {one.before}", one.word, f"{one.after} …", one.old, one.new) for one in result.examples]
         console.print(make_table(("before", "word", "after", "was", "is"), rows, words=5))
     if result.dev_before is not None and result.dev_after is not None:
-        console.print(f"F1 on --dev: {result.dev_before:.1f} before, {result.dev_after:.1f} after.")
+        console.print(f"F1 on --dev: {result.shipped} {result.dev_before:.1f}, the result {result.dev_after:.1f}.")
     console.print(f"{result.megabytes:.1f} MB, {result.seconds / 60:.1f} minutes.")
     console.print(f"[bold]{result.verdict}[/bold]", soft_wrap=True)
