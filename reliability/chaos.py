@@ -293,14 +293,14 @@ def _train_adapter(inputs: Path, output: Path) -> None:
 
 def _prepare_adapting(inputs: Path) -> None:
     standin.stand_in_taggers(inputs, ("germanic-pos",))
-    (inputs / "book.txt").write_text(standin.text(300), encoding="utf-8")
-    columns.write(inputs / "few.tsv", [Sentence(one.words, one.tags) for one in standin.words().sentences("s0", 30)])
+    (inputs / "book.txt").write_text(standin.text(80), encoding="utf-8")
+    columns.write(inputs / "few.tsv", [Sentence(one.words, one.tags) for one in standin.words().sentences("s0", 20)])
 
 
 def _adapt(inputs: Path, output: Path) -> None:
-    rounds.CHECKPOINT_EVERY = 0.1  # the work takes seconds
+    rounds.CHECKPOINT_EVERY = 0.05  # the work takes seconds
     files = ("--text", inputs / "book.txt", "--labelled", inputs / "few.tsv", "--output", output / "adapted")
-    _zgul("adapt", "--lang", "fo", *files, "--few-lr", 0.005, "--resume")
+    _zgul("adapt", "--lang", "fo", *files, "--epochs", 1, "--few-epochs", 4, "--few-lr", 0.005, "--resume")
 
 
 def _adapted_files(output: Path) -> Files:

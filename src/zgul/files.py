@@ -161,16 +161,24 @@ def _zstandard(packed: Path | IO[bytes]) -> Any:
     return zstandard
 
 
+def read_plain_file(path: Path, most: int) -> bytes:
+    """Read a file of a folder from others. A longer one is refused, and so is a pipe, which might never end."""
+    if path.is_fifo():
+        raise ZgulError(f"{path} is a pipe. A plain file is needed here.")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ZgulError(f"{path} is larger than {most:,} bytes, the limit for this kind of file.")
+    return content
+
+
 # --- JSON, with limits on size, depth and numbers
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Anything else raises a `ZgulError` that says what is wrong and where."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_JSON + 1)
-        if len(content) > MAX_JSON:
-            raise ZgulError(f"{path} is larger than {MAX_JSON:,} bytes, the limit for this kind of file.")
+        content = read_plain_file(path, MAX_JSON)
         # a long number is cut, but stays too long, so that `check_plain` can name its field; `int` takes 4,300 digits
         parse_int = lambda digits: int(digits[: MAX_DIGITS + 2])  # noqa: E731
         value = json.loads(content.decode("utf-8-sig"), parse_int=parse_int)

@@ -565,6 +565,13 @@ def test_closed_streams_give_no_traceback(folder: Path, redirection: str, code: 
     assert shell(f"zgul tag --lang fo --no-em {given} {redirection}") == (code, said)
 
 
+@pytest.mark.parametrize("redirection", ["2> >(true)", "2>/dev/full"])
+def test_messages_that_nobody_can_read_do_not_stop_it(folder: Path, redirection: str) -> None:
+    (folder / "a.txt").write_text(f"{TEXT}\r\n")  # there is a warning about the line end
+    assert shell(f"zgul tag --lang fo --no-em a.txt -o a.conllu {redirection}") == (0, "")
+    assert (folder / "a.conllu").is_file()
+
+
 @pytest.mark.parametrize(
     ("command", "total"),
     [

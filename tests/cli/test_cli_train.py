@@ -189,8 +189,8 @@ def test_a_stopped_run_leaves_a_checkpoint_and_says_how_to_resume(place, tmp_pat
         zgul("train", "--output", parts, "--resume")
 
 
-@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_give_no_traceback(place, tmp_path, redirection):
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2> >(true)"])
+def test_closed_and_broken_streams_do_not_stop_it(place, tmp_path, redirection):
     more = ["--method", "sft-m", "--limit", "4", "--em-sentences", "0", "--output", tmp_path / "out"]
     command = shlex.join([*START, *map(str, [*options(place), *more])])
     done = subprocess.run(["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, check=False)

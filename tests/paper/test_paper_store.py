@@ -1,9 +1,11 @@
 """The store of results and its exports: what is written is read back, by many processes and from one file."""
 
+import gzip
 import json
 import multiprocessing
 import re
 import sqlite3
+import tracemalloc
 from dataclasses import asdict
 from pathlib import Path
 
@@ -108,6 +110,24 @@ def test_mistakes_are_explained(tmp_path):
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(ZgulError, match="not an export"):
         Export(tmp_path / "broken.json")
+
+
+@pytest.mark.parametrize("content", ["null", "[" * 100_000, '{"analyses": {}, "meta": {}, "runs": [1]}', "{}" * 9])
+def test_exports_of_others_are_refused(tmp_path, content):
+    (tmp_path / "export.json").write_text(content)
+    with pytest.raises(ZgulError, match="not an export"):
+        Export(tmp_path / "export.json")
+
+
+def test_a_small_export_that_unpacks_to_much_takes_little(tmp_path):
+    (tmp_path / "export.json.gz").write_bytes(gzip.compress(b'{"runs": [' + b"{}," * 5_000_000 + b"{}]}", 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ZgulError, match="it has more than"):
+            Export(tmp_path / "export.json.gz")
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_score_is_written_whole_or_not_at_all(tmp_path):

@@ -158,6 +158,8 @@ FILES: dict[str, tuple[str, bytes]] = {
     "a number of a word without end": ("a.conllu", ROW.format("9" * 5000).encode()),
     "a range without end": ("a.conllu", ROW.format("1-999999999").encode()),
     "words counted in other digits": ("a.conllu", ROW.format("\u0661").encode()),
+    "half a Windows line end inside a word": ("a.conllu", (ROW.format(1).replace("a", "a\rb") + "\n").encode()),
+    "half a Windows line end in a comment": ("a.conllu", (f"# text = a\rb\n{ROW.format(1)}\n").encode()),
     "an empty column": ("a.conllu", b"1\t\t_\tNOUN\t_\t_\t_\t_\t_\t_\n"),
     "a word that is a blank": ("a.tsv", "\u00a0\tO\n".encode()),
     "tags that are none": ("a.tsv", b"a\tB-\n"),
@@ -324,6 +326,26 @@ def test_weights_are_refused(name: str, models: ModelFolders, tmp_path: Path) ->
     folder = copied(models, "zgul", tmp_path / "bank", bank=WEIGHTS[name])
     with pytest.raises(ZgulError):
         load_tagger(folder, encoder=models.encoder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("kind", ["pipe", "device", "holes"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_folders_with_what_is_no_plain_file_are_refused(
+    file: str, kind: str, models: ModelFolders, tmp_path: Path
+) -> None:
+    """An archive of a kilobyte can hold any of these. A pipe would be waited for, the others have no end."""
+    folder = copied(models, "encoder", tmp_path / "encoder")
+    (folder / file).unlink()
+    if kind == "pipe":
+        os.mkfifo(folder / file)
+    elif kind == "device":
+        (folder / file).symlink_to("/dev/zero")
+    else:
+        with (folder / file).open("wb") as holes:
+            holes.truncate(50_000_000_000)
+    with pytest.raises(ZgulError, match=r"A plain file is needed|is larger than|has no tokenizer\.json"):
+        load_folder(folder)
 
 
 def test_a_type_of_encoder_that_is_a_list(models: ModelFolders, tmp_path: Path) -> None:

@@ -105,9 +105,26 @@ def _plain_endings() -> Iterator[None]:
         raise ZgulError(f"{name} cannot be read or written ({error.strerror}).") from error
 
 
-def _drop_output() -> None:
+def _drop_output(stream: Any = None) -> None:
     """Discard buffered output. Python would try to write it at exit, and fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+class _Messages(io.TextIOWrapper):
+    """Standard error. If nobody can read it any more, as in ``zgul train 2>&1 | head``, the work still goes on."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            _drop_output(self)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            _drop_output(self)
 
 
 app = new_app("Tag text in languages without labelled data.", name="zgul", cls=Commands, add_completion=True)
@@ -137,6 +154,8 @@ def main() -> None:
         sys.stdout.reconfigure(
             errors="surrogateescape" if sys.stdout.encoding.lower() == "utf-8" else "backslashreplace"
         )
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _Messages(sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
     warnings.showwarning = _show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: finished work is kept
     try:

@@ -161,6 +161,9 @@ def read(source: Source, *, check_upos: bool = True) -> Iterator[ConlluSentence]
 
 
 def _parse(lines: Lines, first: int, block: list[str], check_upos: bool) -> ConlluSentence:
+    for number, line in enumerate(block, start=first):
+        if "\r" in line:
+            raise lines.error("a carriage return inside the line, which other programs read as a line end", number)
     comments = list(takewhile(lambda line: line[0] == "#", block))
     first += len(comments)
     rows: list[list[str]] = []

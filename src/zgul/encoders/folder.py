@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zgul.encoders.encoder import Encoder, EncoderConfig, state_for_hub
 from zgul.encoders.modern import MODERN, ModernEncoder, modern_config, rotary_of
-from zgul.encoders.tokenizer import SPECIALS_FILE, TOKENIZER, PieceTokenizer
+from zgul.encoders.tokenizer import MAX_TABLE, SPECIALS_FILE, TOKENIZER, PieceTokenizer
 from zgul.errors import ZgulError, first_line
 from zgul.files import read_json, write_json
 from zgul.tensors import load_pickled, map_tensors, save_tensors
@@ -29,7 +29,7 @@ CLASSES = {
     "camembert": "Camembert",
     MODERN: "ModernBert",
 }
-MAX_BYTES, MAX_TABLE = 15_000_000_000, 100_000_000  # of a file of weights, and of any other, from the hub
+MAX_BYTES = 15_000_000_000  # of a file of weights from the hub
 LARGEST = 10_000_000  # limit of each size in a configuration; larger ones are mistakes, or attacks on the memory
 _SIZES = {  # our field -> key in config.json, default
     "vocabulary": ("vocab_size", None),

@@ -26,9 +26,10 @@ from torch import nn
 from zgul.devices import shared_copy
 from zgul.encoders.encoder import Encoder
 from zgul.errors import ZgulError
-from zgul.files import atomic_write, read_json, write_json
+from zgul.files import atomic_write, read_json, read_plain_file, write_json
 
 TOKENIZER, SPECIALS_FILE = "tokenizer.json", "tokenizer_config.json"
+MAX_TABLE = 100_000_000  # bytes of a tokenizer
 # Role -> the keys in tokenizer_config.json, and the names of the piece in BERT and XLM-R.
 ROLES = {
     "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
@@ -83,7 +84,8 @@ class PieceTokenizer:
         if not path.is_file():
             advice = "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
             raise ZgulError(f"{folder} has no {TOKENIZER}. Make it once with the library transformers: {advice}.")
-        return cls.parse(path.read_text(encoding="utf-8"), read_json(specials) if specials.is_file() else {}, str(path))
+        text = read_plain_file(path, MAX_TABLE).decode("utf-8")
+        return cls.parse(text, read_json(specials) if specials.is_file() else {}, str(path))
 
     @classmethod
     def parse(cls, text: str, specials: Mapping[str, Any], name: str) -> Self:

@@ -31,6 +31,8 @@ AnyPath = Path | str
 Analysis = dict[str, Any]
 WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones do not fit on a line
 DISPUTED = 2  # sentences of each language
+MAX_EXPORT = 50_000_000  # bytes; the paper's whole protocol with its sentences has ten million
+MOST_PACKED = 50  # bytes for a byte of a packed export; ours unpack to eight
 _LETTERS = string.ascii_letters + string.digits + "".join(map(chr, range(0xC0, 0x250)))
 
 
@@ -88,10 +90,14 @@ class Export(Store):
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.executescript(SCHEMA)
         with open_binary(path) as file:
+            most = min(MAX_EXPORT, (1 << 20) + MOST_PACKED * self.folder.stat().st_size)
             try:
-                self._load(json.loads(file.read()))
-            except (ValueError, KeyError, TypeError, *DAMAGED) as error:
-                raise ZgulError(f"{path} is not an export of results ({error}); see: zgul experiment export") from error
+                content = file.read(most + 1)
+                if len(content) > most:
+                    raise ValueError(f"it has more than {most:,} bytes")
+                self._load(json.loads(content))
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, *DAMAGED, sqlite3.Error) as e:
+                raise ZgulError(f"{path} is not an export of results ({e}); see: zgul experiment export") from e
 
     def _load(self, whole: dict[str, Any]) -> None:
         self.analyses, key = dict(whole["analyses"]), whole.get("tags", {})
