@@ -12,8 +12,12 @@ COPY constraints.txt ./
 RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -c constraints.txt torch
 COPY pyproject.toml README.md LICENSE LICENSE-DATA.md ./
 COPY src ./src
-# the sentence unpacks the encoder, so that the service needs to write nothing
-RUN pip install -c constraints.txt ".[serve]" && zgul tag --lang fo --format tsv "Hetta er ein lítil roynd."
+RUN pip install -c constraints.txt ".[serve]"
+# A sentence for each tagger unpacks the encoder and makes the tagger ready in the cache. The service writes nothing, so
+# without this every start would decode all taggers in memory.
+RUN for tagger in src/zgul/shipped/*/; do \
+        zgul tag --lang fo --model "$(basename "$tagger")" --format tsv "Hetta er ein lítil roynd." || exit 1; \
+    done
 
 FROM python:3.12-slim
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin zgul

@@ -175,7 +175,7 @@ def notebook_page(path: Path) -> str:
             if "text/html" in data:
                 lines += ["<div>", "".join(data["text/html"]), "</div>", ""]
             elif text := "".join(output.get("text", data.get("text/plain", ""))):
-                lines += ["```text", text.rstrip(), "```", ""]
+                lines += ["```{.text .printed}", text.rstrip(), "```", ""]
     return "\n".join(lines)
 
 

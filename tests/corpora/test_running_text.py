@@ -165,6 +165,7 @@ def test_a_lone_regional_indicator_does_not_swallow_the_blank() -> None:
     [
         ("de", "Es gibt z. B. Hunde, d. h. Tiere."),
         ("de", "Rufen Sie an, Tel. 0351 4711, oder bei Frau Dr. Müller."),
+        ("fo", "Ring til Hansen, tlf. 123456, ella til Fr. Poulsen."),
         ("de", "Siehe Nr. 5 und S. 12 bei Prof. J. R. Tolkien."),
         ("gsw", "Das isch bzw. Chind sogar."),
         ("cs", "Je to tzv. Pražské jaro."),

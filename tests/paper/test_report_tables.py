@@ -494,6 +494,12 @@ def test_a_group_with_runs_of_an_earlier_protocol_alone_is_shown(tmp_path):
     assert [cell.text for cell in cells(settings, "groups")] == ["Germanic, Slavic", "Germanic"]
 
 
+def test_the_report_opens_with_the_picture_and_the_verdicts(tmp_path):
+    Store(tmp_path, create=True)
+    titles = list(sections(build_report(open_results(tmp_path))))
+    assert titles[:3] == ["Ours and the paper's", "Do the paper's claims hold here?", "How the results were made"]
+
+
 def test_parts_without_runs_say_what_fills_them(tmp_path):
     Store(tmp_path, create=True)
     report = build_report(open_results(tmp_path))

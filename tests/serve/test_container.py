@@ -14,6 +14,7 @@ import yaml
 
 from running_service import Client
 from zgul.cli import serve_command
+from zgul.tagging.serving import installed_names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -49,6 +50,15 @@ def test_the_image_runs_without_rights_and_with_a_command_that_exists() -> None:
     assert copied and all((ROOT / name).exists() for name in copied)
     ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert all(f"!{name}" in ignored for name in copied)
+
+
+def test_the_cache_is_filled_with_every_tagger() -> None:
+    """The command is run with a ``zgul`` that only notes what it is asked for."""
+    command = re.search(r"^RUN (for tagger in .*?done)$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert command
+    script = f"zgul() {{ echo $5; }}\n{command[1]}"
+    done = subprocess.run(["sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == set(installed_names())
 
 
 def test_the_health_check_works(client: Client) -> None:

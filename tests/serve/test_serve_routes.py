@@ -181,6 +181,8 @@ def test_examples_are_in_languages_that_no_tagger_learnt_from(client: Client) ->
     texts = [{"text": one["text"], "lang": one["lang"]} for one in examples]
     tagged = client.post("/v1/tag", {"texts": texts}).data["texts"]
     assert [len(one["sentences"]) for one in tagged] == [1] * len(examples)
+    for one, example in zip(tagged, examples, strict=True):
+        assert example["task"] == "pos" or one["sentences"][0]["entities"], f"{example['name']} shows no name"
     assert not [one["warnings"] for one in tagged if one["warnings"]]
 
 

@@ -112,6 +112,16 @@ def test_a_cache_that_cannot_be_written(taggers: Path, tmp_path: Path, monkeypat
     assert "ZGUL_CACHE" in finding(diagnosis, "embedded").advice
 
 
+def test_files_of_one_kind_in_the_cache_are_one_line(
+    taggers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    for number, checksum in enumerate(("0202a59cdab60eb0eaa2b1e3", "f1eca622c05c4a1b81b18a53"), start=1):
+        (tmp_path / "cache" / f"tagger-{checksum}.safetensors").write_bytes(bytes(number * 1_000_000))
+    assert finding(diagnose(), "tagger-….safetensors").found == "2 files, 3 MB"
+
+
 def test_the_name_of_the_user_is_not_shown(taggers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ZGUL_CACHE", str(tmp_path / "cache"))

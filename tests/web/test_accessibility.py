@@ -59,6 +59,22 @@ def test_nothing_is_wider_than_a_phone(open_page: Callable[..., Page], example: 
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
+def test_the_words_come_into_sight_on_a_phone(open_page: Callable[..., Page]) -> None:
+    page = open_page(**PHONE)
+    tag_example(page, "Tigrinya")
+    expect(page.locator("#result-heading")).to_be_focused()
+    expect(page.locator(".sentences > li")).to_be_in_viewport(ratio=1)
+
+
+def test_names_stand_out_where_the_system_chooses_the_colours(open_page: Callable[..., Page]) -> None:
+    page = open_page(forced_colors="active")
+    tag_example(page, "Hausa")
+    line = "node => getComputedStyle(node).borderBlockEndColor"
+    plain, name = (page.locator(where).first.evaluate(line) for where in (".unit > .word .form", ".entity .form"))
+    assert plain != name
+    assert page.locator(".entity").first.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+
+
 def test_motion_can_be_reduced(open_page: Callable[..., Page]) -> None:
     page = open_page(reduced_motion="reduce")
     page.route("**/v1/tag", lambda route: None)

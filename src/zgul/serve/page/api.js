@@ -2,7 +2,7 @@
 
 import { t } from "./texts.js";
 
-/** An answer of the service that is an error; `message` is the service's own. */
+/** An answer of the service that is an error; `message` is the service's own, without the field for programs. */
 class ApiError extends Error {}
 
 let key = "";
@@ -27,7 +27,9 @@ async function request(path, options = {}) {
   }
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
-    throw new ApiError(answer?.error?.message ?? t("error.odd", { status: response.status }));
+    const odd = { message: t("error.odd", { status: response.status }) };
+    const { message, field } = answer?.error?.message ? answer.error : odd;
+    throw new ApiError(field ? message.replace(`${field}: `, "") : message);
   }
   return response;
 }

@@ -23,7 +23,10 @@ class Page {
     this.adapted = true; // whether taggers may use what they learnt from raw text of the language
     this.fillEm();
     this.box = new LanguageBox(byId("language"), byId("languages"), (code) => this.onLanguage(code));
-    this.source = new Source((error) => this.showError(error));
+    this.source = new Source(
+      (error) => this.showError(error),
+      () => this.clearError(),
+    );
     this.view = new ResultView(byId("sentences"), byId("legend"), (sentence, word) => this.panel.open(sentence, word));
     this.panel = new WordPanel(byId("panel"), this.view, () => this.showSummary());
     setUpDownload(
@@ -68,7 +71,7 @@ class Page {
 
   async loadLists() {
     await Promise.all([this.applySettings(), showExamples((example) => this.tagExample(example))]);
-    if (!this.view.text) this.showMessage(el("p", { class: "empty" }, t("result.empty")));
+    this.clearMessage();
   }
 
   fillEm(more = []) {
@@ -151,7 +154,9 @@ class Page {
       this.show(new TaggedText(answer), guess?.guessed ?? answer[0].language.guessed, em);
       byId("result-heading").focus();
     } catch (error) {
-      if (error.name !== "AbortError") this.showError(error);
+      if (error.name === "AbortError") return;
+      this.onLanguage(this.box.code); // what stood there belonged to the text before
+      this.showError(error);
     } finally {
       if (this.running === running) this.setBusy(false);
     }
@@ -210,6 +215,15 @@ class Page {
 
   showMessage(...nodes) {
     byId("message").replaceChildren(...nodes);
+  }
+
+  /** No message; where there is no result, what to do. */
+  clearMessage() {
+    this.showMessage(...(this.view.text ? [] : [el("p", { class: "empty" }, t("result.empty"))]));
+  }
+
+  clearError() {
+    if (byId("message").querySelector(".error")) this.clearMessage();
   }
 
   showError(error) {

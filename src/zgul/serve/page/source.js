@@ -7,9 +7,11 @@ import { t } from "./texts.js";
 export class Source {
   /**
    * @param {(error: Error) => void} onError
+   * @param {() => void} onRead  called when a file was read
    */
-  constructor(onError) {
+  constructor(onError, onRead) {
     this.onError = onError;
+    this.onRead = onRead;
     this.area = byId("text");
     this.note = byId("file-note");
     this.clearButton = byId("clear");
@@ -88,6 +90,7 @@ export class Source {
       if (answer.sentences) this.setSentences(name, answer.sentences);
       else this.set(answer.text);
       this.showNote([this.note.textContent, ...answer.warnings].join(" ").trim());
+      this.onRead();
       announce(t("text.read", { name }));
     } catch (error) {
       this.showNote("");
