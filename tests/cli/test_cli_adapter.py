@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from command_line import zgul
 from tiny_group import MADE, write_group
 from zgul import encoders
 from zgul.adapters.adapterhub import read_adapter
 from zgul.adapters.storage import find_adapters, load_adapters
-from zgul.cli import app
 from zgul.errors import ZgulError
 
 
@@ -24,11 +23,7 @@ def place(tmp_path_factory) -> Path:
 def train(place: Path, *arguments: object, steps: int = 60) -> str:
     command = f"adapter train --lang is --steps {steps} --blocks 8 --block 24 --device cpu".split()
     command += ["--encoder", str(place / "encoder"), "--text", str(place / "is.txt"), *map(str, arguments)]
-    result = CliRunner().invoke(app, command)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return zgul(*command)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -7,10 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from command_line import zgul
 from tiny_group import sentences, write_group
-from zgul.cli import app
 from zgul.corpora import columns
 from zgul.ensemble.em import EMConfig
 from zgul.errors import ZgulError, ZgulWarning
@@ -36,11 +35,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def evaluate(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return zgul("evaluate", *arguments)
 
 
 def test_json_is_all_there_is_on_stdout(place):

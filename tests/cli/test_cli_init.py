@@ -4,23 +4,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
+from command_line import zgul
 from tiny_group import write_group
-from zgul.cli import app
 from zgul.errors import ZgulError
 from zgul.options import Options, read_yaml
 from zgul.tagger import load_tagger
 from zgul.training.config import TrainingConfig
 from zgul.training.config_file import starting_config, write_config
-
-
-def zgul(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def read(path: Path) -> TrainingConfig:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from command_line import zgul
 from tiny_group import write_group
 from zgul.cli import app
 from zgul.corpora.sentence import Sentence
@@ -23,14 +24,6 @@ from zgul.tensors import load_tensors
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     return write_group(tmp_path_factory.mktemp("train"))
-
-
-def zgul(*arguments: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def options(place: Path) -> list[object]:

@@ -4,10 +4,9 @@ import json
 from dataclasses import asdict
 
 import pytest
-from typer.testing import CliRunner
 
 import invented_results
-from zgul.cli import app
+from command_line import zgul as call
 from zgul.corpora import Sentence, columns
 from zgul.errors import ZgulError
 from zgul.evaluation import bootstrap_f1, mcnemar
@@ -19,14 +18,6 @@ from zgul.paper.export import export_results
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare: a folder")
     return invented_results.fill(folder, groups=("germanic",), seeds=(0,), parts=("zero-shot",), sentences=15)
-
-
-def call(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def run_of(store, method):

@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from family import random_encoder, tiny_tokenizer
-from small_experiment import SMALL, write_experiment
 from tiny_group import MADE
 from zgul import encoders
 from zgul.encoders.encoder import EncoderConfig
@@ -31,16 +30,6 @@ from zgul.progress import Status
 from zgul.training.adapter_training import save_head
 from zgul.training.labelled_data import load_labelled
 from zgul.training.masked_lm import MLMHead
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    return write_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def protocol() -> Protocol:
-    return SMALL
 
 
 def execute(

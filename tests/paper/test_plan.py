@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from small_experiment import SMALL, write_experiment
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.methods import METHODS
 from zgul.paper import provenance
@@ -28,16 +27,6 @@ from zgul.paper.plan import (
 )
 from zgul.paper.rows import ROWS, TRAINED
 from zgul.paper.store import DONE, Store, StoredRun
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    return write_experiment(tmp_path_factory.mktemp("experiment"))
-
-
-@pytest.fixture(scope="module")
-def protocol() -> Protocol:
-    return SMALL
 
 
 def hashes(inputs: Inputs, protocol: Protocol, **options: str) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,8 @@ def test_settings_and_pickles_need_no_weights(cache: Path) -> None:
     assert not any("model" in vars(one) for one in (tagger, rough, changed, again))
     models = in_threads(lambda number: rough.model, count=4)
     assert all(model is tagger.model for model in models)
+    assert tagger.inferring[0] is rough.inferring[0] is not tagger.model, "it stays prepared"
+    assert replace(tagger, decode="sequence").inferring[0] is tagger.model, "which may be another model"
 
 
 def test_another_weight_has_another_file(tmp_path: Path) -> None:

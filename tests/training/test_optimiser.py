@@ -13,6 +13,7 @@ from zgul.training import distributed
 from zgul.training.optimiser import Optimiser, Stepper, tagging_loss
 
 LANGUAGES = {"weighting.vectors.": 0.1, "weighting.lang2vec.": 0.1}
+NO_LOSS = torch.zeros(())  # of one process, which has nothing to add up
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -42,7 +43,7 @@ def test_it_is_torchs_adamw_with_clipping_and_shares_of_the_rate() -> None:
         for model in (ours, theirs):
             model.zero_grad()
             tagging_loss(model, batch, torch.ones(1, 9, dtype=torch.bool)).backward()
-        optimiser.step()
+        optimiser.step(NO_LOSS)
         nn.utils.clip_grad_norm_([value for _, value in named], 0.5)
         adamw.step()
     for name, value in weights(ours).items():
@@ -58,7 +59,7 @@ def test_rows_that_get_no_gradient_need_no_state() -> None:
         for model, one in ((ours, optimiser), (theirs, plain)):
             model.zero_grad()
             model(used.repeat(2)).square().sum().backward()
-            one.step()
+            one.step(NO_LOSS)
     for name, value in weights(ours).items():
         torch.testing.assert_close(value, theirs.get_parameter(name))
     assert optimiser.weights["0.weight"].shape == (3, 4)
@@ -75,7 +76,7 @@ def test_gradients_are_clipped_together() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     optimiser = Optimiser(model, lr=0.1, clip=1e-3)
     (1e3 * model(torch.ones(5, 3))).square().sum().backward()
-    optimiser.step()
+    optimiser.step(NO_LOSS)
     norm = torch.stack([value.grad.square().sum() for value in model.parameters()]).sum().sqrt()
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
 
@@ -110,7 +111,7 @@ def test_parameters_without_a_gradient_stay() -> None:
     optimiser = Optimiser(model, lr=0.1)
     before = weights(model)["1.weight"]
     model[0](torch.ones(1, 3)).sum().backward()
-    optimiser.step()
+    optimiser.step(NO_LOSS)
     assert torch.equal(model[1].weight, before)
 
 

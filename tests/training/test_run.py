@@ -391,6 +391,15 @@ def test_leave_one_source_out_goes_on_with_the_source_it_was_stopped_in(
     assert len(trained) == 2
 
 
+def test_leave_one_source_out_of_a_started_tagger_goes_on(place: Path, tmp_path: Path) -> None:
+    """The finished taggers have the settings of the one that they started from, not those that were asked for."""
+    own = config(place, group="", em_sentences=0, epochs=1, related_letters=True)
+    train(replace(own, sources=("en",)), tmp_path / "first")
+    further = replace(own, sources=("is", "de"), start=str(tmp_path / "first"), related_letters=False)
+    whole = leave_one_out(further, tmp_path / "parts")
+    assert leave_one_out(further, tmp_path / "parts", saving=RESUME) == whole
+
+
 def test_going_on_and_replacing_exclude_each_other(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ZgulError, match="Give only one of them"):
         train(config(place), tmp_path, saving=Saving(resume=True, overwrite=True))

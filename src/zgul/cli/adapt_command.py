@@ -63,7 +63,7 @@ def _show(result: Adaptation) -> None:
         kept = f"{facts['kept']:,} used ({facts['words']:,} words), {facts['held_out']:,} of them held out"
         console.print(f"Text: {facts['read']:,} sentences read, {kept}. Dropped: {left}.")
     for step in result.steps:
-        figures = ", ".join(f"{name} {value:.{name != 'judged on':d}f}" for name, value in step.figures.items())
+        figures = ", ".join(f"{name} {_figure(name, value)}" for name, value in step.figures.items())
         console.print(f"{step.name}: {'kept' if step.kept else 'undone'}, because {step.reason} ({figures}).")
     where = "held-out text" if result.text else "the labelled sentences"
     console.print(f"Tags changed: {result.changed:.1f} % of the words of {where}.")
@@ -74,3 +74,7 @@ def _show(result: Adaptation) -> None:
         console.print(f"F1 on --dev: {result.shipped} {result.dev_before:.1f}, the result {result.dev_after:.1f}.")
     console.print(f"{result.megabytes:.1f} MB, {result.seconds / 60:.1f} minutes.")
     console.print(f"[bold]{result.verdict}[/bold]", soft_wrap=True)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:.0f}" if name == "judged on" else f"{value:.1f}"  # a number of sentences, or per cent

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,8 +25,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other progr
 
 def print_json(value: object) -> None:
     """Print plain data, dataclasses, or what has ``to_dict``, for other programs."""
-    plain = lambda item: item.to_dict() if hasattr(item, "to_dict") else vars(item)  # noqa: E731
-    print(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2, default=plain))
+    print(json.dumps(value, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return value.to_dict() if hasattr(value, "to_dict") else vars(value)
 
 
 def print_result(result: T, show: Callable[[T], None], as_json: bool) -> None:

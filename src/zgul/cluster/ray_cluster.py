@@ -44,10 +44,9 @@ def connected(settings: ClusterSettings) -> Iterator[Any]:
             ray.init(settings.ray_address, **quiet)
         else:
             _send_no_statistics()
-            own = {"include_dashboard": False, "object_store_memory": OBJECTS}
-            ray.init(
-                "local", num_cpus=settings.workers or os.cpu_count(), **own, **quiet
-            )  # never one of somebody else that runs here
+            count = settings.workers or os.cpu_count()
+            own = {"num_cpus": count, "include_dashboard": False, "object_store_memory": OBJECTS}
+            ray.init("local", **own, **quiet)  # never one of somebody else that runs here
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = f"the Ray cluster at {settings.ray_address}" if settings.ray_address else "a Ray cluster here"
         raise ZgulError(f"Cannot use {where}: {' '.join(str(error).split())[:300]}") from error

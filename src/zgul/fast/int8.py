@@ -1,10 +1,12 @@
 """int8: the layers of a folded model as an onnxruntime session whose matrix products are in 8 bits.
 
-A product ``W x + b`` becomes one of whole numbers. x is rounded to 8 bits with a step for each column, and W, after its
-columns were multiplied by these steps, with a step for each row (`Graph.product`). A large step makes x rough; one that
-is larger than the others makes W rough. `Rounding.of` chooses between the two. The steps are fixed: `measure` reads
-random pieces with the float32 model. So they depend neither on the text nor on the other sentences of a batch. Steps
-cost nothing where the matrix before can divide by them: in attention's values, in bottlenecks, in norms.
+A product ``W x + b`` becomes one of whole numbers (`Graph.product`). x is rounded to 8 bits, with a step for each
+column. The columns of W are multiplied by these steps, and W is then rounded to 8 bits, with a step for each row. A
+large step makes x rough. A step that is larger than other columns' makes W rough. `Rounding.of` weighs the two errors.
+
+The steps are fixed: `measure` reads random pieces with the float32 model. So they depend neither on the text nor on the
+other sentences of a batch. Dividing x by the steps costs nothing where the matrix before it can do that: in attention's
+values, in bottlenecks, in norms.
 
 Sentences of one length run together, without padding. So a sentence gives the same bits in every batch.
 
@@ -35,6 +37,7 @@ from zgul.encoders.embedded import BLOCK, to_q4
 from zgul.encoders.encoder import Encoder, masked_attention
 from zgul.errors import ZgulError
 from zgul.fast.folding import FoldedWeighting
+from zgul.fast.stored import ORIGIN
 from zgul.files import atomic_write, cache_dir
 from zgul.methods.model import Model, softmax_scores
 
@@ -44,8 +47,8 @@ Codes = tuple[str, "Rounding"]  # the name of a rounded tensor, and how it was r
 VERSION = 2  # of the graph: a new number makes new files in the cache
 NEEDED = ("onnx", "onnxruntime")
 FLAGS = ("avx512_vnni", "avx_vnni", "asimddp")  # of CPUs with instructions for sums of 8-bit products
-# Random pieces that are measured: this many of each length, and of each part of the vocabulary. The first pieces of a
-# vocabulary are frequent ones, or single letters.
+# Random pieces that are measured: this many for each length of a sentence, from the whole vocabulary and from its first
+# eighth. The first pieces of a vocabulary are frequent ones, or single letters.
 PIECES, LENGTHS, PARTS = 512, (4, 8, 16, 32), (1, 8)
 BARE = 4  # one in so many sentences lacks the special pieces at its ends, which much of the attention goes to
 # Codes of zero: for numbers of both signs, for outputs of GELU, for outputs of ReLU.
@@ -424,14 +427,7 @@ class Int8Layers:
 
 def _stored(model: Model, ends: tuple[int, int]) -> str | bytes:
     """The graph of a model: its file in the cache folder, or the graph itself when it was just made."""
-    digest = hashlib.sha256(f"{SETTINGS} {ends}".encode())
-    origin = vars(model).get("origin")  # the name of the file that it was read from (`zgul.tagging.prepared`)
-    digest.update(f"{origin}".encode())
-    for name, value in () if origin else (*model.named_parameters(), *model.named_buffers()):
-        # the vocabulary is not in the graph, and large: a part of it tells models apart
-        part = value[:: max(1, len(value) // 1000)] if name == "encoder.words.weight" else value
-        digest.update(f"{name} {list(value.shape)}".encode())
-        digest.update(part.detach().contiguous().numpy().data)
+    digest = hashlib.sha256(f"{SETTINGS} {ends} {_identity(model)}".encode())
     path = cache_dir() / f"int8-{digest.hexdigest()[:24]}.onnx"
     if path.is_file():
         return str(path)
@@ -439,3 +435,16 @@ def _stored(model: Model, ends: tuple[int, int]) -> str | bytes:
     with contextlib.suppress(OSError), atomic_write(path, "wb") as file:  # without a cache, it only takes longer
         file.write(data)
     return data
+
+
+def _identity(model: Model) -> str:
+    """What tells a model from others: the name of its file, or a checksum of its weights."""
+    if origin := vars(model).get(ORIGIN):
+        return str(origin)
+    digest = hashlib.sha256()
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        # the vocabulary is not in the graph, and large: a part of it tells models apart
+        part = value[:: max(1, len(value) // 1000)] if name == "encoder.words.weight" else value
+        digest.update(f"{name} {list(value.shape)}".encode())
+        digest.update(part.detach().contiguous().numpy().data)
+    return digest.hexdigest()

@@ -22,6 +22,7 @@ from zgul.tensors import map_tensors, save_tensors
 
 VERSION = 1  # of the file, and of all that is computed before it is written
 OUTLINE = "outline"  # key in the file's metadata
+ORIGIN = "origin"  # attribute of a model that was read: the name of its file, which tells models apart
 _KINDS: tuple[type[nn.Module], ...] = (
     *(Model, Encoder, EncoderLayer, Linear, Embedding, Bank, Bottleneck, Invertible, LanguageVectors, Lang2Vec),
     *(FoldedWeighting, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout, nn.ModuleList),
@@ -47,6 +48,7 @@ def read_model(path: Path, shared: Mapping[str, Tensor]) -> tuple[Model, dict[st
     tensors, metadata = map_tensors(path)
     model = _built(json.loads(metadata.pop(OUTLINE)), {**tensors, **shared}, "").eval()
     assert isinstance(model, Model)
+    vars(model)[ORIGIN] = path.stem
     return model, metadata
 
 
@@ -70,7 +72,7 @@ def _built(outline: dict[str, Any], tensors: Mapping[str, Tensor], prefix: str) 
     nn.Module.__init__(module)
     settings = outline["settings"]
     if kind is Encoder:
-        settings["config"] = EncoderConfig(**settings["config"] | {"rotary": ()})
+        settings["config"] = EncoderConfig(**settings["config"] | {"rotary": ()})  # JSON has a list in its place
     vars(module).update(settings)
     for name, held in outline["parameters"].items():
         value = nn.Parameter(tensors[prefix + name], requires_grad=False) if held else None

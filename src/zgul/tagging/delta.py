@@ -37,7 +37,7 @@ from zgul.tensors import load_tensors, save_tensors
 FORMAT = 2
 NOTE, TENSORS = "delta.json", "delta.safetensors"
 BITS = 7  # of a difference; its rounding error is a hundredth of it
-SMALL = 1000  # the numbers of a matrix that is worth coding; those of an update are small and many
+SMALL = 1000  # a matrix of fewer numbers is not coded; those of an update are small, but there are many
 UPDATE, ADAPTER = "update", "adapter"
 _TEXTS = ("base", "checksum", "language", "task", "like")
 

@@ -84,7 +84,10 @@ def guess(text: str) -> list[Guess]:
 
 
 def warn_of(looks_like: str, language: str) -> None:
-    """Warn if text can hardly be in a language: that can be recognised, or has relatives that can be, but is not."""
+    """Warn if a text looks like another language than its own.
+
+    Text in a language that cannot be recognised looks like one of its relatives. Then only a stranger is a reason.
+    """
     known = load().languages
     related = max(similarity(language, code, "genetic") for code in known)
     strange = language in known or similarity(language, looks_like, "genetic") < related / 2

@@ -21,7 +21,7 @@ from zgul.methods import Parts
 from zgul.methods.model import Model
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.delta import apply_delta, check_base, is_delta, load_delta
-from zgul.tagging.prepared import prepare, prepared_file, read_prepared
+from zgul.tagging.prepared import Prepared, prepare, prepared_file, read_prepared
 from zgul.tagging.serving import Served, installed_names, serving
 from zgul.tagging.text_tagger import Inference, TextTagger
 
@@ -130,42 +130,48 @@ def choose_inference(
 class ShippedTagger(Tagger):
     """A tagger that comes with the package. A pickle of it holds its name and settings, not its weights.
 
-    If it was *prepared* (`zgul.tagging.prepared`), `model` and `parts` are loaded when somebody asks for them.
+    If it is *prepared* (`zgul.tagging.prepared`), it infers without ``model`` and ``parts``. They are loaded when
+    somebody asks for them. `dataclasses.replace` does, and gives a tagger that is not prepared: its model may differ.
     """
 
-    name: str = ""
+    folder: Path = Path()
+    prepared: Prepared | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vars(self)["prepared"] = None
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
 
     @classmethod
-    def ready(cls, fields: Mapping[str, Any], folder: Path) -> Self:
-        """A prepared tagger."""
+    def of(cls, **fields: Any) -> Self:
+        """A tagger with these fields. One that is prepared may lack ``model`` and ``parts``."""
         tagger = cls.__new__(cls)
-        vars(tagger).update(fields, precision="float32", name=folder.name, folder=folder)
-        tagger.__post_init__()
+        vars(tagger).update(fields)
+        Tagger.__post_init__(tagger)
         return tagger
 
     def __getattr__(self, name: str) -> Any:
         """What a prepared tagger lacks."""
-        if name not in ("model", "parts") or "folder" not in vars(self):
+        if name not in ("model", "parts") or vars(self).get("prepared") is None:
             raise AttributeError(name)
         with _LOADING:
-            whole = _whole(vars(self)["folder"])
+            whole = _whole(self.folder)
         vars(self).update(model=whole.model, parts=whole.parts)
         return getattr(whole, name)
 
     @property
     def inferring(self) -> tuple[Model, Parts]:
-        own = vars(self)
-        return (self.model, self.parts) if "model" in own else (own["folded"], own["known"])
+        return (self.prepared.model, self.prepared.parts) if self.prepared else (self.model, self.parts)
 
     def changed(self, **settings: Any) -> Self:
         """This tagger with other settings. It shares the weights, whether they are loaded or not."""
-        tagger = type(self).__new__(type(self))
-        vars(tagger).update({name: value for name, value in vars(self).items() if name != "engine"} | settings)
-        tagger.__post_init__()
-        return tagger
+        return self.of(**{name: value for name, value in vars(self).items() if name != "engine"} | settings)
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        if "model" in vars(self):  # else its weights were never needed
+        if self.prepared is None:  # else its weights are those that ship
             shipped = load_shipped(self.name).model.head.weight
             if not torch.equal(self.model.head.weight.cpu(), shipped):  # it was trained further
                 return super().__reduce_ex__(protocol)
@@ -195,10 +201,12 @@ def _load(path: Path, device: str, precision: str) -> ShippedTagger:
     if precision != "float32":
         return _load(path, device, "float32").changed(precision=precision)
     file = prepared_file(path)
-    fields = read_prepared(file)
-    if fields is None and prepare(_whole(path), file):
-        fields = read_prepared(file)
-    return _whole(path) if fields is None else ShippedTagger.ready(fields, path)
+    prepared = read_prepared(file)
+    if prepared is None and prepare(_whole(path), file):
+        prepared = read_prepared(file)
+    if prepared is None:
+        return _whole(path)
+    return ShippedTagger.of(**prepared.settings, precision=precision, folder=path, prepared=prepared)
 
 
 @lru_cache(maxsize=64)
@@ -207,8 +215,8 @@ def _whole(path: Path) -> ShippedTagger:
     if is_delta(path):
         delta = load_delta(path)
         adapted = apply_delta(_whole(check_base(delta, path.name)), delta, path.name)
-        return ShippedTagger(**vars(adapted), name=path.name)
-    return ShippedTagger(**vars(load_tagger(path)), name=path.name)
+        return ShippedTagger(**vars(adapted), folder=path)
+    return ShippedTagger(**vars(load_tagger(path)), folder=path)
 
 
 def load_named(model: str, device: str = "cpu", precision: str = "float32") -> Tagger:

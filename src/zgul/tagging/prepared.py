@@ -7,6 +7,7 @@ most of a second and 300 MB. The result is one file, named after a checksum of a
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from zgul.errors import ZgulError
 from zgul.fast.stored import VERSION, read_model, storable, write_model
 from zgul.files import cache_dir, read_json, shipped_folder
 from zgul.methods import MethodOptions, Parts, find_method
+from zgul.methods.model import Model
 from zgul.tagger import Tagger
 from zgul.tagging.delta import NOTE, base_folder, is_delta
 
@@ -29,6 +31,15 @@ ENCODER = "embedded"  # prepared taggers share its vocabulary
 WORDS = "encoder.words.weight"
 _SAME = ("task", "encoder_name", "strategy", "decode")
 _TAGGER = "tagger"  # key in the file's metadata
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A tagger as its file holds it."""
+
+    model: Model  # folded
+    parts: Parts  # without language adapters, which are part of the folded model
+    settings: dict[str, Any]  # the other fields of the tagger
 
 
 def prepared_file(folder: Path) -> Path:
@@ -68,20 +79,20 @@ def prepare(tagger: Tagger, path: Path) -> bool:
     return True
 
 
-def read_prepared(path: Path) -> dict[str, Any] | None:
-    """The fields of a prepared tagger. Its ``model`` is folded. None if there is no file, or a damaged one."""
+def read_prepared(path: Path) -> Prepared | None:
+    """Read the file of a prepared tagger. None if there is no file, or a damaged one."""
     if not path.is_file():
         return None
     encoder, tokenizer = encoders.load(ENCODER)
     try:
         model, metadata = read_model(path, {WORDS: encoder.words.weight})
         note = json.loads(metadata[_TAGGER])
-        options, rest = MethodOptions.from_dict(note["options"]), {name: note[name] for name in (*_SAME, "about")}
+        options, settings = MethodOptions.from_dict(note["options"]), {name: note[name] for name in (*_SAME, "about")}
         features = {code: np.array(value, np.float32) for code, value in note["features"].items()}
-        em = {code: EMConfig.from_dict(value) for code, value in note["em"].items()}
+        settings["em"] = {code: EMConfig.from_dict(value) for code, value in note["em"].items()}
     except (ZgulError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
         return None
-    vars(model)["origin"] = path.stem  # tells models apart without reading them
+    settings["method"] = find_method(note["method"])
+    settings["pieces"] = PieceEncoder(tokenizer, encoder.max_pieces, related_letters=note["related_letters"])
     parts = Parts(model.encoder, tuple(note["labels"]), tuple(note["sources"]), (), options, features)
-    pieces = PieceEncoder(tokenizer, encoder.max_pieces, related_letters=note["related_letters"])
-    return rest | {"method": find_method(note["method"]), "em": em, "folded": model, "known": parts, "pieces": pieces}
+    return Prepared(model, parts, settings)

@@ -22,11 +22,10 @@ from zgul.errors import ZgulError
 
 MAX_DOCUMENT = 1 << 26  # bytes of a document, also when it is unpacked
 MOST_PACKED = 200  # bytes for a byte of the packed document; those of word processors unpack to twenty
+MAX_NAME = 300  # characters of an XML namespace
 OFFICE = b"PK\x03\x04"  # how docx and odt begin, and every other zip file
-# of libraries that meet wrong sizes, packings or encodings
+# Errors of the libraries that read a document whose sizes, packing or encoding are wrong.
 DAMAGED_DOCUMENT = (zipfile.BadZipFile, ElementTree.ParseError, LookupError, RuntimeError, ValueError, struct.error)
-
-MAX_NAME = 300  # characters of a namespace
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 STRICT = b"http://purl.oclc.org/ooxml/wordprocessingml/main"  # the same elements, as "Strict Open XML" names them
@@ -91,8 +90,8 @@ class _Office:
         self.open: list[str] = []  # the elements around the current place
         self.hidden = 0  # the depth of the element that is left out
 
-    def start_ns(self, prefix: str, name: str) -> None:
-        if len(name) > MAX_NAME:  # it is copied for each element
+    def start_ns(self, prefix: str, name: str) -> None:  # the parser calls it for each namespace
+        if len(name) > MAX_NAME:  # it would be copied for each element
             raise ElementTree.ParseError("a name that is too long")
 
     def start(self, tag: str, attributes: object) -> None:
@@ -158,7 +157,7 @@ class _Page:
             self._border(tag)
         if end[0].endswith("/>"):
             self._close(tag)
-        elif tag in ("script", "style"):  # marks in it are none
+        elif tag in ("script", "style"):  # what looks like marks in them is code
             close = re.compile(rf"</{tag}\b", re.IGNORECASE).search(text, end.end())
             return close.start() if close else len(text)
         return end.end()

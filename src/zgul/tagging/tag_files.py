@@ -36,7 +36,6 @@ PANEL = "Files"
 INPUT_HELP = "Kind of input: text, lines (a sentence each), tokens (spaces between all words), conllu or columns."
 OTHER = "Write to another file, or replace it with --force."
 ANOTHER_WAY = "was tagged in another way (language, task, format, weights, EM, device, tagger or version)"
-
 MEANWHILE = "was written by another process. Look at it, then run the command again."
 
 ChooseTagger = Callable[[Input], TextTagger]  # the tagger for an input, whose language may have to be guessed

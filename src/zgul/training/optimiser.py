@@ -62,13 +62,12 @@ class Optimiser:
             else:
                 group["lr"] = lr * group["share"]
 
-    def step(self, loss: Tensor | None = None) -> None:
-        """Update the weights. Several processes add up their gradients before, and the ``loss``."""
+    def step(self, loss: Tensor) -> None:
+        """Update the weights. Several processes first add up their gradients and, in place, their ``loss``."""
         for name, (whole, index) in self.rows.items():
             self.weights[name].grad = whole.grad[index] if whole.grad is not None else None
             whole.grad = None
-        if loss is not None:
-            distributed.sum_gradients(self.optimised, loss)
+        distributed.sum_gradients(self.optimised, loss)
         nn.utils.clip_grad_norm_(self.weights.values(), self.clip)
         self.adamw.step()
         self._write_rows()

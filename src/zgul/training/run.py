@@ -34,7 +34,7 @@ from zgul.training import distributed
 from zgul.training.config import EM_BY, TrainingConfig
 from zgul.training.em_tuning import EMTable, best_setting, em_strategy, em_table
 from zgul.training.labelled_data import load_labelled, sample
-from zgul.training.trainer import CHECKPOINT, Trainer
+from zgul.training.trainer import ANYWHERE, CHECKPOINT, Trainer
 
 CONFIG = "train.yaml"  # the resolved configuration, beside the model
 LEAVE_ONE_OUT = "leave_one_out.yaml"  # the same for leave-one-source-out, beside the folders of its taggers
@@ -123,6 +123,13 @@ def load_start(config: TrainingConfig) -> Tagger:
     return tagger
 
 
+def with_settings_of(tagger: Tagger, config: TrainingConfig) -> TrainingConfig:
+    """The configuration of training a tagger further, which keeps its method, options, encoder and letters."""
+    given: dict[str, Any] = {"encoder": tagger.encoder_name, "related_letters": tagger.pieces.related_letters}
+    given |= {"method": tagger.method.name, "options": tagger.parts.options, "decode": tagger.decode}
+    return replace(config, **given)
+
+
 def train(
     config: TrainingConfig, output: Path | str | None = None, *, report: Report = silent, saving: Saving = Saving()
 ) -> Tagger:
@@ -139,9 +146,7 @@ def train(
     check_places(config.adapters)
     if config.start:
         tagger = load_start(config)
-        given: dict[str, Any] = {"encoder": tagger.encoder_name, "related_letters": tagger.pieces.related_letters}
-        given |= {"method": tagger.method.name, "options": tagger.parts.options, "decode": tagger.decode}
-        config = replace(config, **given)
+        config = with_settings_of(tagger, config)
         data = load_labelled(config, labels=tagger.labels)
     else:
         loaded = encoders.load(config.encoder)
@@ -191,6 +196,8 @@ def leave_one_out(
     resumed run loads the finished taggers and trains the others.
     """
     config = resolve(config)
+    if config.start:
+        config = with_settings_of(load_start(config), config)  # as the finished taggers have them
     runs = {language: replace(config, leave_out=(*config.leave_out, language)) for language in left_out(config)}
     folders = {language: Path(output) / f"without-{language}" if output is not None else None for language in runs}
     for used in filter(None, folders.values()):
@@ -201,7 +208,7 @@ def leave_one_out(
     if output is not None:
         begun = Path(output) / LEAVE_ONE_OUT
         if saving.resume and begun.is_file():
-            check_same(config, begun)
+            check_config(config, begun)
         distributed.wait()
         if distributed.is_first():
             config.save(begun)  # so that the run can be resumed
@@ -209,7 +216,7 @@ def leave_one_out(
     result: dict[str, dict[str, float]] = {}
     for language, folder in folders.items():
         if folder is not None and is_finished(folder):
-            check_same(runs[language], folder / CONFIG)
+            check_config(runs[language], folder / CONFIG)
             tagger = load_tagger(folder, device=str(find_device(config.device)))
         else:
             resume = folder is not None and (folder / CHECKPOINT).is_file()
@@ -321,13 +328,13 @@ def is_finished(folder: Path) -> bool:
     return (folder / saved.CONFIG).is_file() and not (folder / CHECKPOINT).is_file()
 
 
-def check_same(config: TrainingConfig, saved: Path) -> None:
-    """Refuse to continue a run with another configuration. Only the place of the data and the device may change."""
-    free = dict.fromkeys(("data", "device", "tensorboard"), "")
-    begun = TrainingConfig.from_dict(read_yaml(saved))
+def check_config(config: TrainingConfig, path: Path) -> None:
+    """Refuse to continue the run of a saved configuration with another one. See `ANYWHERE` for what may change."""
+    free = dict.fromkeys(ANYWHERE, "")
+    begun = TrainingConfig.from_dict(read_yaml(path))
     if begun.to_dict() | free != config.to_dict() | free:
         advice = "Use another --output, or replace it with --overwrite"
-        raise ZgulError(f"{saved} belongs to a run with another configuration. {advice}.")
+        raise ZgulError(f"{path} belongs to a run with another configuration. {advice}.")
 
 
 def _with_tensorboard(folder: Path, report: Report) -> Report:

@@ -40,8 +40,8 @@ SLOW_CHECKPOINT = 0.5  # seconds; after a slow one, training goes on for twenty 
 CHECKPOINT = "checkpoint.safetensors"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OF_LANGUAGES = ("weighting.vectors.", "weighting.lang2vec.")  # lang2vec's parameters, with a learning rate of their own
-# The options that may change when a run is continued.
-MAY_CHANGE = ("data", "device", "tensorboard", "em_by", "em_sentences")
+ANYWHERE = ("data", "device", "tensorboard")  # options that may change when a run is continued, on another machine
+MAY_CHANGE = (*ANYWHERE, "em_by", "em_sentences")  # those of one tagger, whose EM settings are chosen after training
 
 
 class Trainer:

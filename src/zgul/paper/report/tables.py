@@ -230,7 +230,7 @@ class Claim:
         return "not beyond chance" if self.own > self.other else "does not hold"
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """The verdict. "In every seed" asks little of a single one, so this is said."""
         return self.verdict + (", one seed" if len(self.differences) == 1 else "")
 
@@ -267,7 +267,7 @@ def verdict_table(frame: Frame) -> ReportTable | None:
     claims, rows = find_claims(frame), {}
     for title, claim in claims.items():
         words = [[test.only_first for test in claim.tests], [test.only_second for test in claim.tests]]
-        verdict = Cell(text=claim.told, bold=claim.verdict == HOLDS)
+        verdict = Cell(text=claim.words, bold=claim.verdict == HOLDS)
         cells: list[Item] = [verdict, claim.own, f"{claim.row} {claim.other:.1f}", signed(claim.own - claim.other)]
         cells.append(" to ".join(dict.fromkeys(signed(edge(claim.differences)) for edge in (min, max))))
         cells += [round(mean(counts)) if counts else None for counts in words]
@@ -308,7 +308,7 @@ def earlier_tables(frames: Mapping[str, Frame]) -> list[ReportTable | None]:
         now, own = claims[-1].get(title), [found.get(title) for found in claims]
         final = now.verdict if now and not now.missing else None
         verdicts[title] = [
-            Cell(text=f"{signed(c.own - c.other)} ({c.told})", bold=final not in (None, c.verdict)) if c else "–"
+            Cell(text=f"{signed(c.own - c.other)} ({c.words})", bold=final not in (None, c.verdict)) if c else "–"
             for c in own
         ]
     groups = [group for group in GROUPS if any(group in frame.groups() for frame in frames.values())]
