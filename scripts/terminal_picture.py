@@ -29,7 +29,7 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # they would be loade
 
 def shown(call: tuple[str, ...]) -> str:
     """What a call prints on a screen, in colour."""
-    command = [sys.executable, "-m", "zgul.cli", *call[1:-1], "--format", "terminal", call[-1]]
+    command = [sys.executable, "-m", "zgul", *call[1:-1], "--format", "terminal", call[-1]]
     colour = {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     return subprocess.run(command, env=os.environ | colour, capture_output=True, text=True, check=True).stdout
 

@@ -70,8 +70,10 @@ ADDED = {
     "a quick start of zgul tag": 345,
     "documents that take little time and memory": 65,
     "reports that count seeds": 40,
+    "faults that reviews and attacks found": 200,
 }
 FUNCTION, FORMULA_FILE = 60, 150
+TOP = {"__init__", "__main__"}  # the package itself, above all parts
 
 
 def part_of(file: Path) -> str:
@@ -99,7 +101,7 @@ def test_imports_point_one_way() -> None:
     wrong = []
     for file in FILES:
         own = part_of(file)
-        if own == "__init__":
+        if own in TOP:
             continue
         for node in ast.walk(tree(file)):
             for module in imports(node):
@@ -110,7 +112,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_every_part_has_a_place_and_stands_in_the_docs() -> None:
-    parts = {part_of(file) for file in FILES} - {"__init__"}
+    parts = {part_of(file) for file in FILES} - TOP
     assert parts == set(RANK)
     text = DOCS.read_text(encoding="utf-8")
     assert not [part for part in parts if f"{part}/" not in text and f"{part}.py" not in text]

@@ -58,7 +58,7 @@ def shell_of(folder: Path) -> dict[str, str]:
     """An environment in which ``zgul`` is this checkout."""
     command = folder / "bin" / "zgul"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zgul.cli "$@"\n', encoding="utf-8")
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zgul "$@"\n', encoding="utf-8")
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     return os.environ | {
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",

@@ -144,5 +144,5 @@ def test_mistakes_are_explained(folder, options, message):
 
 
 def test_it_runs_as_a_module():
-    result = subprocess.run([sys.executable, "-m", "zgul.cli", "experiment", "paper", "--help"], capture_output=True)
+    result = subprocess.run([sys.executable, "-m", "zgul", "experiment", "paper", "--help"], capture_output=True)
     assert result.returncode == 0 and b"--dry-run" in result.stdout

@@ -25,7 +25,7 @@ from zgul.tagging.tag_files import FileSettings, tag_file
 
 pytestmark = pytest.mark.slow
 JOB = CorpusJob("fo", "pos", (("em", False), ("device", "cpu")), shard_words=60)
-COMMAND = [sys.executable, "-m", "zgul.cli", "tag", "--lang", "fo", "--task", "pos", "--no-em", "--engine", "ray"]
+COMMAND = [sys.executable, "-m", "zgul", "tag", "--lang", "fo", "--task", "pos", "--no-em", "--engine", "ray"]
 COMMAND += ["--shard-words", "60", "texts", "--output", "tagged"]
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import re
 import sqlite3
 import tracemalloc
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,6 +91,13 @@ def test_mistakes_are_explained(tmp_path):
     sqlite3.connect(tmp_path / "begun" / "results.sqlite").close()  # by one who has not come to the tables yet
     with pytest.raises(ZgulError, match="holds no results yet"):
         Store(tmp_path / "begun")
+    (tmp_path / "older").mkdir()
+    with closing(sqlite3.connect(tmp_path / "older" / "results.sqlite")) as database:
+        database.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+        database.execute("CREATE TABLE runs (hash TEXT PRIMARY KEY, name TEXT)")
+    for create in (False, True):
+        with pytest.raises(ZgulError, match="another version of zgul"):
+            Store(tmp_path / "older", create=create)
     store = Store(tmp_path / "new", create=True)
     with pytest.raises(ZgulError, match="no predictions of ZGUL for fo"):
         store.predictions("hash-a", "ZGUL", "fo")

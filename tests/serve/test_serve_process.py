@@ -25,7 +25,7 @@ SENTENCE = "Hetta er ein roynd við nógvum orðum. "
 @contextmanager
 def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
     """``zgul serve`` on a free port."""
-    command = [sys.executable, "-m", "zgul.cli", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "zgul", "serve", "--port", "0", *options]
     environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:

@@ -192,7 +192,7 @@ def test_two_processes_adapt_as_one_does_and_go_on_as_another_number(stand_ins: 
 @pytest.mark.slow
 def test_torchrun_prints_once(place: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "zgul.cli", "adapter", "train", "--lang", "is", "--text", str(place / "is.txt"), "--steps", "2"]
+    command += ["-m", "zgul", "adapter", "train", "--lang", "is", "--text", str(place / "is.txt"), "--steps", "2"]
     command += ["--blocks", "4", "--block", "16", "--encoder", str(place / "small"), "--output", str(tmp_path / "out")]
     done = subprocess.run([*command, "--device", "cpu"], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -187,9 +187,7 @@ def adapt(
     config = (config or AdaptConfig()).on(place)
     name, base = _base(language, task, model, str(place), adapted=not files)
     few, judged = _labelled(labelled, base, language.code, LEAST), _labelled(dev, base, language.code)
-    if twice := len({tuple(one.words) for one in few} & {tuple(one.words) for one in judged}):
-        problem = f"{twice} sentences are in --labelled and in --dev. They are learnt, so the score after is too high."
-        warnings.warn(problem, ZgulWarning, stacklevel=2)
+    _warn_of_shared(few, judged)
     shipped = serving(language, base.task).name if model is None else name
     current = base if shipped == name else load_named(shipped, str(place))
     work = check_output(folder, resume=resume, overwrite=overwrite)
@@ -199,8 +197,8 @@ def adapt(
         check_script(base, raw.train[:200], begun=False)
     gold = _source_sentences(data, base, len(raw.train), config.seed) if data and raw is not None else []
     checksum = base_checksum(base_folder(name))
-    read = [*(raw.train if raw else ()), *gold, *few]
-    _claim(work, [language.code, name, checksum, config.to_dict()], read, overwrite)
+    begun = [language.code, name, checksum, config.to_dict()]
+    _claim(work, begun, [*(raw.train if raw else ()), *gold, *few], overwrite)
     result = Adaptation(language.code, base.task, name, shipped, str(folder), labelled=len(few))
     teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
     if raw is not None:
@@ -410,6 +408,12 @@ def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, lang:
     if not any(tag in base.labels for sentence in sentences for tag in sentence.tags or ()):
         raise ZgulError(f"The labelled sentences have no tag that the tagger knows ({', '.join(base.labels)}).")
     return sentences
+
+
+def _warn_of_shared(few: list[Sentence], dev: list[Sentence]) -> None:
+    if twice := len({tuple(one.words) for one in few} & {tuple(one.words) for one in dev}):
+        problem = f"{twice} sentences are in --labelled and in --dev. They are learnt, so the score after is too high."
+        warnings.warn(problem, ZgulWarning, stacklevel=3)
 
 
 def _source_sentences(data: str | Path, base: Tagger, most: int, seed: int) -> list[Sentence]:

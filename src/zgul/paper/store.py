@@ -9,7 +9,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,6 +65,19 @@ class Score:
     em: dict[str, Any] | None = None  # EM's settings, if it was used
 
 
+def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of each table."""
+    query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+    columns: dict[str, list[str]] = {}
+    for table, column in db.execute(query):
+        columns.setdefault(table, []).append(column)
+    return columns
+
+
+with closing(sqlite3.connect(":memory:")) as _fresh:
+    _fresh.executescript(SCHEMA)
+    EXPECTED = _columns(_fresh)
+
 T = TypeVar("T", StoredRun, Score)
 
 
@@ -82,11 +95,14 @@ class Store:
         try:
             self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
             self._db.execute("PRAGMA synchronous=NORMAL")  # safe if the process is killed, not if the power fails
+            columns = _columns(self._db)
+            if columns and columns != EXPECTED:
+                raise ZgulError(f"{path} was made by another version of zgul; move it away, or choose another folder")
             if create:
                 with self.lock("create"):  # SQLite does not wait if two processes choose the journal at once
                     self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")  # readers see all tables or none
-            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            elif not columns:
                 raise ZgulError(f"{self.folder} holds no results yet ({FILE} has no tables)")
         except sqlite3.DatabaseError as error:
             raise ZgulError(f"{path} cannot be used ({error}); move it away, or choose another folder") from error

@@ -135,7 +135,7 @@ class Tagger:
                 # `about` says if int8 was measured to keep this tagger's F1, and how (docs/tagging.md)
                 keep = self.precision == "auto" and self.about.get("int8") is not True
                 precision, share = "float32" if keep else self.precision, self.about.get("int8_open")
-                share = share if isinstance(share, float) else 1.0
+                share = float(share) if isinstance(share, float | int) else 1.0
                 own["engine"] = engine(self.inferring[0], self.device, precision, share)
             return own["engine"]  # type: ignore[no-any-return]
 

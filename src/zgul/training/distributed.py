@@ -1,4 +1,4 @@
-"""Training in several processes, which ``torchrun`` starts: ``torchrun --nproc-per-node 2 -m zgul.cli train …``.
+"""Training in several processes, which ``torchrun`` starts: ``torchrun --nproc-per-node 2 -m zgul train …``.
 
 Every process reads all data, computes its part of each batch, and adds its gradients to those of the others. So all
 have the same weights after each step: those of one process with the whole batch, up to rounding. Only the first process
