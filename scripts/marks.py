@@ -1,0 +1,215 @@
+"""What it is worth, without training, to leave out marks on input, and to weight sources more or less sharply.
+
+    python scripts/marks.py --data DATA        # the rule is in scripts/plans/README.md
+
+All languages are unknown to the taggers: those of DATA/more for all-pos and all-ner, which have not learnt from them.
+``marked`` puts an acute (odd sentences) or a macron (even ones) on a vowel of each word, always the same in one word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from scores import DATA, DOCS, commit
+from ship import SHIPPED
+from strange_text import shifted
+
+from zgul.corpora.data_folder import DataFolder
+from zgul.corpora.sentence import Sentence
+from zgul.evaluation import scores
+from zgul.files import write_json
+from zgul.tagger import Tagger, load_tagger
+
+RESULTS = DOCS / "results" / "marks"
+LANGUAGES = {
+    "all-pos": ("af", "bg", "da", "grc", "hr", "la", "nb", "nl", "nn", "pl", "sk", "sv", "uk"),
+    "all-ner": ("bbj", "fon", "mos", "xh", "zu"),
+}
+WEIGHTED = ("da", "nl", "bg", "hr", "uk", "la", "grc")
+SENTENCES, ENOUGH = 80, 5  # of each dev set; how often a letter must occur in the sources to be known
+VOWELS = set("aeiouyаеиоуыэюяіїєαεηιουω")
+ACUTE, MACRON, GRAVE = "\u0301", "\u0304", "\u0300"
+STRESS = {ACUTE, MACRON, GRAVE, "\u0302", "\u030d", "\u030f", "\u0311"}  # and marks of length and tone
+WEIGHTS = {"lang2vec": "bilinear", "fusion": "query"}
+SHARPER = {"lang2vec x0": ("lang2vec", 0.0), "lang2vec x2": ("lang2vec", 2.0), "lang2vec x4": ("lang2vec", 4.0)}
+SHARPER |= {"fusion x0.5": ("fusion", 0.5), "fusion x2": ("fusion", 2.0)}
+
+Fold = Callable[[Sequence[str]], list[str]]
+
+
+# --- forms of a dev set
+
+
+def marked(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The same sentences with a stress mark (odd ones) or a length mark on a vowel of each word."""
+    return [
+        replace(sentence, words=[mark(word, ACUTE if number % 2 else MACRON) for word in sentence.words])
+        for number, sentence in enumerate(sentences)
+    ]
+
+
+def mark(word: str, sign: str) -> str:
+    """The word with this mark on one of the vowels that have none. Short words stay as they are."""
+    letters = units(word)
+    places = [n for n, letter in enumerate(letters) if letter.lower() in VOWELS]
+    if len(letters) < 3 or not places:
+        return word
+    letters[places[zlib.crc32(word.lower().encode()) % len(places)]] += sign
+    return unicodedata.normalize("NFC", "".join(letters))
+
+
+FORMS: dict[str, Callable[[Sequence[Sentence]], list[Sentence]]] = {
+    "": list, "shifted": shifted, "marked": marked, "shifted, marked": lambda sentences: marked(shifted(sentences)),
+}  # fmt: skip
+
+
+# --- ways to leave out marks
+
+
+def units(word: str) -> list[str]:
+    """Letters with the marks that follow them, each composed."""
+    found: list[str] = []
+    for character in unicodedata.normalize("NFC", word):
+        if found and unicodedata.combining(character):
+            found[-1] += character
+        else:
+            found.append(character)
+    return found
+
+
+def is_mark(character: str) -> bool:
+    """A mark above or below a letter: no vowel sign, no virama and no cedilla."""
+    return unicodedata.combining(character) in (220, 230)
+
+
+def bare(text: str, leave: Callable[[str], bool] = is_mark) -> str:
+    """The text without the marks that are to be left out."""
+    kept = "".join(character for character in unicodedata.normalize("NFD", text) if not leave(character))
+    return unicodedata.normalize("NFC", kept)
+
+
+def ways(tagger: Tagger, known: set[str]) -> dict[str, Fold]:
+    """Each way to leave out marks, by name. ``known`` are the letters (with marks) of the sources."""
+
+    def unknown(word: str) -> str:
+        return "".join(
+            bare(unit) if unit.lower() not in known and bare(unit).lower() in known else unit for unit in units(word)
+        )
+
+    def shorter(words: Sequence[str], fold: Callable[[str], str]) -> list[str]:
+        """Fold only words that are cut into fewer pieces then."""
+        other = [fold(word) for word in words]
+        pairs = zip(tagger.pieces.pieces(words), tagger.pieces.pieces(other), strict=True)
+        better = [len(after) < len(before) for before, after in pairs]
+        return [new if use else word for word, new, use in zip(words, other, better, strict=True)]
+
+    return {
+        "unknown": lambda words: list(map(unknown, words)),
+        "pieces": lambda words: shorter(words, bare),
+        "unknown, pieces": lambda words: shorter(words, unknown),
+        "stress, pieces": lambda words: shorter(words, lambda word: bare(word, STRESS.__contains__)),
+    }
+
+
+def letters_of(sentences: Iterable[Sentence]) -> set[str]:
+    """The letters, in lower case with their marks, that occur a few times."""
+    words = Counter(word for sentence in sentences for word in sentence.words)
+    counts: Counter[str] = Counter()
+    for word, times in words.items():
+        for unit in units(word.lower()):
+            counts[unit] += times
+    return {unit for unit, count in counts.items() if count >= ENOUGH}
+
+
+# --- measuring
+
+
+def sample(data: Path, task: str, language: str, split: str = "dev") -> list[Sentence]:
+    sentences = [one for one in DataFolder(data).sentences(task, language, split) if 0 < len(one.words) < 60]
+    random.Random(1).shuffle(sentences)
+    return sentences[:SENTENCES]
+
+
+def tags(tagger: Tagger, sentences: Sequence[Sentence]) -> list[list[str]]:
+    return [one.tags for one in tagger.predict(sentences, strategy="plain")]
+
+
+def measure_folding(tagger: Tagger, sentences: Sequence[Sentence], folds: dict[str, Fold]) -> dict[str, float]:
+    """F1 as it is ("no") and with each way. Sentences that a way does not change are not tagged again."""
+    gold = [one.tags or [] for one in sentences]
+    before = tags(tagger, sentences)
+    f1 = {"no": scores(gold, before).f1}
+    for name, fold in folds.items():
+        new = [replace(one, words=fold(one.words)) for one in sentences]
+        changed = [n for n, (one, other) in enumerate(zip(sentences, new, strict=True)) if one.words != other.words]
+        after = dict(enumerate(before)) | dict(zip(changed, tags(tagger, [new[n] for n in changed]), strict=True))
+        f1[name] = scores(gold, [after[n] for n in range(len(new))]).f1
+    return {name: round(value, 2) for name, value in f1.items()}
+
+
+def sharper(tagger: Tagger, view: str, times: float) -> Tagger:
+    """The tagger with the scores of lang2vec or fusion multiplied."""
+    model = deepcopy(tagger.model)
+    with torch.no_grad():
+        for layer in getattr(model.weighting, view):
+            scaled = layer.bilinear if view == "lang2vec" else layer.query
+            for value in [scaled] if isinstance(scaled, torch.Tensor) else scaled.parameters():
+                value *= times
+    return replace(tagger, model=model)
+
+
+def measure(data: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"folding": {}, "weighting": {}}
+    for name, languages in LANGUAGES.items():
+        tagger, task = load_tagger(SHIPPED / name), name.rpartition("-")[2]
+        sources = [one for code in tagger.sources for one in DataFolder(data).sentences(task, code, "train")]
+        folds = ways(tagger, letters_of(sources))
+        for code in languages:
+            sentences = sample(data / "more", task, code)
+            for form, change in FORMS.items():
+                if task == "pos" or not form:
+                    row = measure_folding(tagger, change(sentences), folds)
+                    found["folding"].setdefault(name, {}).setdefault(form or "as it is", {})[code] = row
+                    print(name, code, form, row, flush=True)
+        if task == "pos":
+            variants = {"no": tagger} | {key: sharper(tagger, *how) for key, how in SHARPER.items()}
+            for code, form in [(code, form) for code in WEIGHTED for form in ("", "shifted")]:
+                sentences = FORMS[form](sample(data / "more", task, code))
+                gold = [one.tags or [] for one in sentences]
+                row = {key: round(scores(gold, tags(one, sentences)).f1, 2) for key, one in variants.items()}
+                found["weighting"].setdefault(form or "as it is", {})[code] = row
+                print(code, form, row, flush=True)
+    return found
+
+
+def means(rows: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The mean over languages."""
+    return {name: round(mean(row[name] for row in rows.values()), 2) for name in next(iter(rows.values()))}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    found = measure(parser.parse_args(arguments).data)
+    write_json(RESULTS / "left-out.json", {"commit": commit(), "sentences": SENTENCES, **found})
+    for name, forms in [*found["folding"].items(), ("weighting", found["weighting"])]:
+        for form, rows in forms.items():
+            print(name, form, means(rows))
+
+
+if __name__ == "__main__":
+    main()
