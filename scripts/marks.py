@@ -33,6 +33,7 @@ from zgul.corpora.sentence import Sentence
 from zgul.evaluation import scores
 from zgul.files import write_json
 from zgul.tagger import Tagger, load_tagger
+from zgul.tagging.loading import load_shipped
 
 RESULTS = DOCS / "results" / "marks"
 LANGUAGES = {
@@ -175,7 +176,7 @@ def sharper(tagger: Tagger, view: str, times: float) -> Tagger:
 def measure(data: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"folding": {}, "weighting": {}}
     for name, languages in LANGUAGES.items():
-        tagger, task = load_tagger(SHIPPED / name), name.rpartition("-")[2]
+        tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]  # as zgul tag runs it
         sources = [one for code in tagger.sources for one in DataFolder(data).sentences(task, code, "train")]
         folds = ways(tagger, letters_of(sources))
         for code in languages:
@@ -186,7 +187,8 @@ def measure(data: Path) -> dict[str, Any]:
                     found["folding"].setdefault(name, {}).setdefault(form or "as it is", {})[code] = row
                     print(name, code, form, row, flush=True)
         if task == "pos":
-            variants = {"no": tagger} | {key: sharper(tagger, *how) for key, how in SHARPER.items()}
+            plain = load_tagger(SHIPPED / name)
+            variants = {"no": plain} | {key: sharper(plain, *how) for key, how in SHARPER.items()}
             for code, form in [(code, form) for code in WEIGHTED for form in ("", "shifted")]:
                 sentences = FORMS[form](sample(data / "more", task, code))
                 gold = [one.tags or [] for one in sentences]
