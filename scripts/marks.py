@@ -9,6 +9,7 @@ All languages are unknown to the taggers: those of DATA/more for all-pos and all
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import unicodedata
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,20 +26,19 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from scores import DATA, DOCS, commit
+from scores import DATA, DOCS, commit, markdown
 from ship import SHIPPED
 from strange_text import shifted
 
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.evaluation import scores
-from zgul.files import write_json
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.loading import load_shipped
 
-RESULTS = DOCS / "results" / "marks"
+ROWS = DOCS / "results" / "marks" / "left-out.jsonl"
 LANGUAGES = {
-    "all-pos": ("af", "bg", "da", "grc", "hr", "la", "nb", "nl", "nn", "pl", "sk", "sv", "uk"),
+    "all-pos": ("af", "da", "hr", "bg", "nl", "uk", "la", "pl", "sv", "sk", "grc", "nb", "nn"),
     "all-ner": ("bbj", "fon", "mos", "xh", "zu"),
 }
 WEIGHTED = ("da", "nl", "bg", "hr", "uk", "la", "grc")
@@ -74,7 +75,7 @@ def mark(word: str, sign: str) -> str:
 
 
 FORMS: dict[str, Callable[[Sequence[Sentence]], list[Sentence]]] = {
-    "": list, "shifted": shifted, "marked": marked, "shifted, marked": lambda sentences: marked(shifted(sentences)),
+    "as it is": list, "shifted": shifted, "marked": marked, "shifted, marked": lambda sentences: marked(shifted(sentences)),
 }  # fmt: skip
 
 
@@ -173,44 +174,60 @@ def sharper(tagger: Tagger, view: str, times: float) -> Tagger:
     return replace(tagger, model=model)
 
 
-def measure(data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"folding": {}, "weighting": {}}
+def rows() -> list[dict[str, Any]]:
+    return list(map(json.loads, ROWS.read_text("utf-8").splitlines())) if ROWS.is_file() else []
+
+
+def measure(data: Path) -> None:
+    """Add each figure that is missing to the file of results."""
+    done = {(row["part"], row["tagger"], row["language"], row["form"]) for row in rows()}
+
+    def add(part: str, tagger: str, language: str, form: str, f1: Callable[[], dict[str, float]]) -> None:
+        if (part, tagger, language, form) not in done:
+            row = {"part": part, "tagger": tagger, "language": language, "form": form, "f1": f1()}
+            with ROWS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row | {"commit": commit()}) + "\n")
+
     for name, languages in LANGUAGES.items():
         tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]  # as zgul tag runs it
         sources = [one for code in tagger.sources for one in DataFolder(data).sentences(task, code, "train")]
         folds = ways(tagger, letters_of(sources))
         for code in languages:
-            sentences = sample(data / "more", task, code)
-            for form, change in FORMS.items():
-                if task == "pos" or not form:
-                    row = measure_folding(tagger, change(sentences), folds)
-                    found["folding"].setdefault(name, {}).setdefault(form or "as it is", {})[code] = row
-                    print(name, code, form, row, flush=True)
-        if task == "pos":
-            plain = load_tagger(SHIPPED / name)
-            variants = {"no": plain} | {key: sharper(plain, *how) for key, how in SHARPER.items()}
-            for code, form in [(code, form) for code in WEIGHTED for form in ("", "shifted")]:
+            for form in FORMS if task == "pos" else ("as it is",):
                 sentences = FORMS[form](sample(data / "more", task, code))
-                gold = [one.tags or [] for one in sentences]
-                row = {key: round(scores(gold, tags(one, sentences)).f1, 2) for key, one in variants.items()}
-                found["weighting"].setdefault(form or "as it is", {})[code] = row
-                print(code, form, row, flush=True)
-    return found
+                add("folding", name, code, form, partial(measure_folding, tagger, sentences, folds))
+    plain = load_tagger(SHIPPED / "all-pos")
+    variants = {"no": plain} | {key: sharper(plain, *how) for key, how in SHARPER.items()}
+    for code, form in [(code, form) for code in WEIGHTED for form in ("as it is", "shifted")]:
+        sentences = FORMS[form](sample(data / "more", "pos", code))
+        add("weighting", "all-pos", code, form, partial(measure_weighting, variants, sentences))
 
 
-def means(rows: dict[str, dict[str, float]]) -> dict[str, float]:
-    """The mean over languages."""
-    return {name: round(mean(row[name] for row in rows.values()), 2) for name in next(iter(rows.values()))}
+def measure_weighting(taggers: dict[str, Tagger], sentences: Sequence[Sentence]) -> dict[str, float]:
+    gold = [one.tags or [] for one in sentences]
+    return {name: round(scores(gold, tags(tagger, sentences)).f1, 2) for name, tagger in taggers.items()}
+
+
+def means(part: str, tagger: str, form: str) -> dict[str, float]:
+    """The mean F1 over languages."""
+    found = [row["f1"] for row in rows() if (row["part"], row["tagger"], row["form"]) == (part, tagger, form)]
+    return {name: mean(row[name] for row in found) for name in found[0]} if found else {}
+
+
+def report() -> None:
+    """Print the means, as tables."""
+    for part, tagger in (("folding", "all-pos"), ("folding", "all-ner"), ("weighting", "all-pos")):
+        forms = {form: found for form in FORMS if (found := means(part, tagger, form))}
+        names = next(iter(forms.values()), {})
+        print(f"{part}, {tagger}\n")
+        print(markdown(["", *names], [[form, *(f"{f1[name]:.1f}" for name in names)] for form, f1 in forms.items()]))
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
-    found = measure(parser.parse_args(arguments).data)
-    write_json(RESULTS / "left-out.json", {"commit": commit(), "sentences": SENTENCES, **found})
-    for name, forms in [*found["folding"].items(), ("weighting", found["weighting"])]:
-        for form, rows in forms.items():
-            print(name, form, means(rows))
+    measure(parser.parse_args(arguments).data)
+    report()
 
 
 if __name__ == "__main__":
