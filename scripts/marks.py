@@ -75,8 +75,11 @@ def mark(word: str, sign: str) -> str:
 
 
 FORMS: dict[str, Callable[[Sequence[Sentence]], list[Sentence]]] = {
-    "as it is": list, "shifted": shifted, "marked": marked, "shifted, marked": lambda sentences: marked(shifted(sentences)),
-}  # fmt: skip
+    "as it is": list,
+    "shifted": shifted,
+    "marked": marked,
+    "shifted, marked": lambda sentences: marked(shifted(sentences)),
+}
 
 
 # --- ways to leave out marks
@@ -151,16 +154,14 @@ def tags(tagger: Tagger, sentences: Sequence[Sentence]) -> list[list[str]]:
 
 
 def measure_folding(tagger: Tagger, sentences: Sequence[Sentence], folds: dict[str, Fold]) -> dict[str, float]:
-    """F1 as it is ("no") and with each way. Sentences that a way does not change are not tagged again."""
-    gold = [one.tags or [] for one in sentences]
-    before = tags(tagger, sentences)
-    f1 = {"no": scores(gold, before).f1}
-    for name, fold in folds.items():
+    """F1 as it is ("no") and with each way. Sentences that come out the same are not tagged again."""
+    gold, known, f1 = [one.tags or [] for one in sentences], {}, {}
+    for name, fold in {"no": list, **folds}.items():
         new = [replace(one, words=fold(one.words)) for one in sentences]
-        changed = [n for n, (one, other) in enumerate(zip(sentences, new, strict=True)) if one.words != other.words]
-        after = dict(enumerate(before)) | dict(zip(changed, tags(tagger, [new[n] for n in changed]), strict=True))
-        f1[name] = scores(gold, [after[n] for n in range(len(new))]).f1
-    return {name: round(value, 2) for name, value in f1.items()}
+        waiting = [one for one in new if tuple(one.words) not in known]
+        known |= {tuple(one.words): own for one, own in zip(waiting, tags(tagger, waiting), strict=True)}
+        f1[name] = round(scores(gold, [known[tuple(one.words)] for one in new]).f1, 2)
+    return f1
 
 
 def sharper(tagger: Tagger, view: str, times: float) -> Tagger:
@@ -180,13 +181,14 @@ def rows() -> list[dict[str, Any]]:
 
 def measure(data: Path) -> None:
     """Add each figure that is missing to the file of results."""
+    made = commit()
     done = {(row["part"], row["tagger"], row["language"], row["form"]) for row in rows()}
 
     def add(part: str, tagger: str, language: str, form: str, f1: Callable[[], dict[str, float]]) -> None:
         if (part, tagger, language, form) not in done:
             row = {"part": part, "tagger": tagger, "language": language, "form": form, "f1": f1()}
             with ROWS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row | {"commit": commit()}) + "\n")
+                file.write(json.dumps(row | {"commit": made}) + "\n")
 
     for name, languages in LANGUAGES.items():
         tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]  # as zgul tag runs it
