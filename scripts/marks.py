@@ -35,12 +35,14 @@ from zgul.corpora.sentence import Sentence
 from zgul.evaluation import scores
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.loading import load_shipped
+from zgul.tagging.serving import learnt_from
 
 ROWS = DOCS / "results" / "marks" / "left-out.jsonl"
 LANGUAGES = {
     "all-pos": ("af", "da", "hr", "bg", "nl", "uk", "la", "pl", "sv", "sk", "grc", "nb", "nn"),
     "all-ner": ("bbj", "fon", "mos", "xh", "zu"),
 }
+TAGGERS = ("germanic-pos", "slavic-pos", "all-pos", "african-ner", "indo-aryan-ner", "all-ner")
 WEIGHTED = ("da", "nl", "bg", "hr", "uk", "la", "grc")
 SENTENCES, ENOUGH = 80, 5  # of each dev set; how often a letter must occur in the sources to be known
 VOWELS = set("aeiouyаеиоуыэюяіїєαεηιουω")
@@ -49,6 +51,14 @@ STRESS = {ACUTE, MACRON, GRAVE, "\u0302", "\u030d", "\u030f", "\u0311"}  # and m
 WEIGHTS = {"lang2vec": "bilinear", "fusion": "query"}
 SHARPER = {"lang2vec x0": ("lang2vec", 0.0), "lang2vec x2": ("lang2vec", 2.0), "lang2vec x4": ("lang2vec", 4.0)}
 SHARPER |= {"fusion x0.5": ("fusion", 0.5), "fusion x2": ("fusion", 2.0)}
+
+TITLES = {
+    "no": "as before",
+    "unknown": "from letters that the sources do not have",
+    "pieces": "from words that have fewer pieces then",
+    "unknown, pieces": "both together",
+    "stress, pieces": "the second, but accents and macrons alone",
+}
 
 Fold = Callable[[Sequence[str]], list[str]]
 
@@ -198,6 +208,12 @@ def measure(data: Path) -> None:
             for form in FORMS if task == "pos" else ("as it is",):
                 sentences = FORMS[form](sample(data / "more", task, code))
                 add("folding", name, code, form, partial(measure_folding, tagger, sentences, folds))
+    for name in TAGGERS:
+        tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]
+        folds = {way: fold for way, fold in ways(tagger, set()).items() if "unknown" not in way}
+        for code in learnt_from(tagger.sources, tagger.about):
+            place = data if (data / task / code).is_dir() else data / "more"
+            add("sources", name, code, "as it is", partial(measure_folding, tagger, sample(place, task, code), folds))
     plain = load_tagger(SHIPPED / "all-pos")
     variants = {"no": plain} | {key: sharper(plain, *how) for key, how in SHARPER.items()}
     for code, form in [(code, form) for code in WEIGHTED for form in ("as it is", "shifted")]:
@@ -211,25 +227,64 @@ def measure_weighting(taggers: dict[str, Tagger], sentences: Sequence[Sentence])
 
 
 def means(part: str, tagger: str, form: str) -> dict[str, float]:
-    """The mean F1 over languages."""
+    """The mean F1 over languages; empty if nothing was measured."""
     found = [row["f1"] for row in rows() if (row["part"], row["tagger"], row["form"]) == (part, tagger, form)]
     return {name: mean(row[name] for row in found) for name in found[0]} if found else {}
 
 
-def report() -> None:
-    """Print the means, as tables."""
-    for part, tagger in (("folding", "all-pos"), ("folding", "all-ner"), ("weighting", "all-pos")):
-        forms = {form: found for form in FORMS if (found := means(part, tagger, form))}
-        names = next(iter(forms.values()), {})
-        print(f"{part}, {tagger}\n")
-        print(markdown(["", *names], [[form, *(f"{f1[name]:.1f}" for name in names)] for form, f1 in forms.items()]))
+def table(*columns: tuple[str, str, str, str]) -> str:
+    """A row for each way, a column for each part, tagger and form (with its title)."""
+    found = [means(*column) for _, *column in columns]
+    names = dict.fromkeys(name for column in found for name in column)
+    body = [[TITLES.get(name, name), *(f"{f1[name]:.1f}" if name in f1 else "–" for f1 in found)] for name in names]
+    return markdown(["", *(title for title, *_ in columns)], body)
+
+
+def choose() -> dict[str, str]:
+    """The way that the rule adopts for each task, if any."""
+    by_form = {form: means("folding", "all-pos", form) for form in FORMS}
+    entities, passed = means("folding", "all-ner", "as it is"), {"pos": list[str](), "ner": list[str]()}
+    for name in list(by_form["marked"])[1:]:
+        change = {form: f1[name] - f1["no"] for form, f1 in by_form.items()}
+        worst = min(mean(own[name] - own["no"] for own in forms) for forms in unmarked().values())
+        if change["marked"] + change["shifted, marked"] >= 2.0 and change["as it is"] + change["shifted"] >= -0.2:
+            passed["pos"] += [name] if worst >= -1.0 else []
+        passed["ner"] += [name] if name in passed["pos"] and entities[name] - entities["no"] >= -0.1 else []
+    chosen = {}
+    for task, names in passed.items():
+        figures = {name: mean(f1[name] for f1 in by_form.values()) for name in names}
+        chosen[task] = next((name for name in names if figures[name] >= max(figures.values()) - 0.3), "")
+    return chosen
+
+
+def unmarked() -> dict[str, list[dict[str, float]]]:
+    """The figures of each language without marks that were added."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for row in rows():
+        if (row["part"], row["tagger"]) == ("folding", "all-pos") and row["form"] in ("as it is", "shifted"):
+            found.setdefault(row["language"], []).append(row["f1"])
+    return found
+
+
+def folding_table() -> str:
+    forms = [(form, "folding", "all-pos", form) for form in FORMS]
+    return table(*forms, ("entities, as it is", "folding", "all-ner", "as it is"))
+
+
+def weighting_table() -> str:
+    return table(*((form, "weighting", "all-pos", form) for form in ("as it is", "shifted")))
+
+
+def sources_table() -> str:
+    return table(*((name, "sources", name, "as it is") for name in TAGGERS))
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
     measure(parser.parse_args(arguments).data)
-    report()
+    print("adopted:", choose())
+    print(folding_table(), sources_table(), weighting_table(), sep="\n")
 
 
 if __name__ == "__main__":

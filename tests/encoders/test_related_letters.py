@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+import torch
 
 from zgul import encoders
-from zgul.encoders.batches import PieceEncoder
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.batches import ModelLanguages, PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
 
 
@@ -51,3 +53,18 @@ def test_a_table_that_was_thrown_away_is_learnt_again(tokenizer: PieceTokenizer)
     encoder.pieces(["hetta"])
     assert [cut.tolist() for cut in encoder.pieces(["бꙑти", "быти"])] == first
     assert encoder.replacements("ꙑбa") == {"ꙑ": "ы"}
+
+
+def test_marks_are_left_out_where_that_gives_fewer_pieces(tokenizer: PieceTokenizer) -> None:
+    encoder = PieceEncoder(tokenizer, 512)
+    assert encoder.without_marks(["produljénje", "sporāzum", "за\u0301мок"]) == ["produljenje", "sporazum", "замок"]
+    known = ["být", "über", "föroyskt", "für", "тёмный", "год", "voda", "é", "हिन्दी", "ไม่", "çok", ""]
+    assert encoder.without_marks(known) == known
+
+
+def test_a_corpus_is_read_without_marks_on_request(tokenizer: PieceTokenizer) -> None:
+    encoder, languages = PieceEncoder(tokenizer, 512), ModelLanguages({"hr": 0}, torch.zeros(1, 1))
+    marked, bare = (Sentence(words, language="hr") for words in (["cijéli", "rât"], ["cijeli", "rat"]))
+    one, other = (encoder.encode([sentence], languages=languages, strip_marks=True) for sentence in (marked, bare))
+    assert one.pieces.tolist() == other.pieces.tolist()
+    assert len(encoder.encode([marked], languages=languages).pieces) > len(one.pieces)

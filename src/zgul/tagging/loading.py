@@ -26,7 +26,7 @@ from zgul.tagging.serving import Served, installed_names, serving
 from zgul.tagging.text_tagger import Inference, TextTagger
 
 _LOADING = threading.RLock()  # else threads that come at once would each load a tagger of their own
-SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
+SETTINGS = ("strategy", "em", "decode", "strip_marks", "precision")  # what may differ from the tagger as it ships
 
 
 def load(
@@ -40,6 +40,7 @@ def load(
     adaptive: bool | None = None,
     weights: bool = False,
     adapted: bool = True,
+    strip_marks: bool | None = None,
     device: str = "cpu",
     precision: str = "auto",
 ) -> TextTagger:
@@ -51,7 +52,8 @@ def load(
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
     source language for each word. ``adapted=False`` leaves out what the shipped tagger learnt from raw text of the
-    language itself (`zgul.adapt`), so that its tags are zero-shot. ``device`` is cpu, cuda, mps or auto.
+    language itself (`zgul.adapt`), so that its tags are zero-shot. ``strip_marks`` reads words without stress, length
+    and tone marks where that gives fewer pieces (default: as the tagger is). ``device`` is cpu, cuda, mps or auto.
     ``precision="auto"`` is int8 on CPUs that are fast in it, for taggers that were measured to keep their F1, else
     float32. "bfloat16" is faster on a CPU or GPU that supports it. Both give nearly the same tags as "float32".
     """
@@ -79,9 +81,17 @@ def load(
         for problem in filter(None, [one.warning for one in served.values()]):
             warnings.warn(problem, ZgulWarning, stacklevel=2)
         taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
+    if strip_marks is not None:
+        taggers = {name: _reading(tagger, strip_marks) for name, tagger in taggers.items()}
     choose = partial(choose_inference, language=language.code, em=em, adaptive=adaptive, changes=changes)
     inference = {name: choose(tagger) for name, tagger in taggers.items()}
     return TextTagger(language, taggers, served, inference, weights)
+
+
+def _reading(tagger: Tagger, strip_marks: bool) -> Tagger:
+    if isinstance(tagger, ShippedTagger):
+        return tagger.changed(strip_marks=strip_marks)
+    return replace(tagger, strip_marks=strip_marks)
 
 
 def choose_inference(

@@ -33,6 +33,14 @@ class OnnxTagger:
         self.inputs = [one.name for one in self.session.get_inputs()]
 
     def pieces(self, word: str) -> list[int]:
+        whole, parts = self.cut(word), unicodedata.normalize("NFD", word)
+        bare = "".join(part for part in parts if part not in self.config["marks"])
+        if len(bare) == len(parts):
+            return whole
+        rest = self.cut(unicodedata.normalize("NFC", bare))  # without marks of stress, length and tone
+        return rest if len(rest) < len(whole) else whole
+
+    def cut(self, word: str) -> list[int]:
         unknown = self.config["unknown"]
         ids = self.tokenizer.encode([self.config["blank"] + word], is_pretokenized=True, add_special_tokens=False).ids
         if unknown in ids:  # letters that the vocabulary lacks are read as related ones
