@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -43,7 +44,9 @@ LANGUAGES = {
     "all-ner": ("bbj", "fon", "mos", "xh", "zu"),
 }
 TAGGERS = ("germanic-pos", "slavic-pos", "all-pos")
+LAST = ("stress, pieces", "stress, sentences")
 WEIGHTED = ("da", "nl", "bg", "hr", "uk", "la", "grc")
+SHARE = 0.25  # of the words of a sentence: if fewer have fewer pieces without marks, the sentence stays as it is
 SENTENCES, ENOUGH = 80, 5  # of each dev set; how often a letter must occur in the sources to be known
 VOWELS = set("aeiouyаеиоуыэюяіїєαεηιουω")
 ACUTE, MACRON, GRAVE = "\u0301", "\u0304", "\u0300"
@@ -132,11 +135,18 @@ def ways(tagger: Tagger, known: set[str]) -> dict[str, Fold]:
         better = [len(after) < len(before) for before, after in pairs]
         return [new if use else word for word, new, use in zip(words, other, better, strict=True)]
 
+    def stress(words: Sequence[str]) -> list[str]:
+        return shorter(words, lambda word: bare(word, STRESS.__contains__))
+
+    def changed(words: Sequence[str]) -> int:
+        return sum(word != other for word, other in zip(words, stress(words), strict=True))
+
     return {
         "unknown": lambda words: list(map(unknown, words)),
         "pieces": lambda words: shorter(words, bare),
         "unknown, pieces": lambda words: shorter(words, unknown),
-        "stress, pieces": lambda words: shorter(words, lambda word: bare(word, STRESS.__contains__)),
+        "stress, pieces": stress,
+        "stress, sentences": lambda words: stress(words) if changed(words) >= SHARE * len(words) else list(words),
     }
 
 
@@ -206,17 +216,20 @@ def measure(data: Path) -> None:
             continue  # reading the sources takes a minute
         tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]  # as zgul tag runs it
         sources = [one for code in tagger.sources for one in DataFolder(data).sentences(task, code, "train")]
-        folds = ways(tagger, letters_of(sources))
+        folds = {way: fold for way, fold in ways(tagger, letters_of(sources)).items() if way not in LAST}
         for code in languages:
             for form in forms:
                 sentences = FORMS[form](sample(data / "more", task, code))
                 add("folding", name, code, form, partial(measure_folding, tagger, sentences, folds))
     for name in TAGGERS:
-        tagger, task = load_shipped(name, precision="auto"), name.rpartition("-")[2]
-        folds = {way: fold for way, fold in ways(tagger, set()).items() if "unknown" not in way}
+        tagger = load_shipped(name, precision="auto")
+        folds = {way: fold for way, fold in ways(tagger, set()).items() if way in LAST}
         for code in learnt_from(tagger.sources, tagger.about):
-            place = data if (data / task / code).is_dir() else data / "more"
-            add("sources", name, code, "as it is", partial(measure_folding, tagger, sample(place, task, code), folds))
+            place = data if (data / "pos" / code).is_dir() else data / "more"
+            add("sources", name, code, "as it is", partial(measure_folding, tagger, sample(place, "pos", code), folds))
+        for code, form in product(LANGUAGES["all-pos"], FORMS) if name == "all-pos" else ():
+            sentences = FORMS[form](sample(data / "more", "pos", code))
+            add("sentences", name, code, form, partial(measure_folding, tagger, sentences, folds))
     plain = load_tagger(SHIPPED / "all-pos")
     variants = {"no": plain} | {key: sharper(plain, *how) for key, how in SHARPER.items()}
     for code, form in [(code, form) for code in WEIGHTED for form in ("as it is", "shifted")]:
