@@ -61,6 +61,7 @@ TITLES = {
     "pieces": "from words that have fewer pieces then",
     "unknown, pieces": "both together",
     "stress, pieces": "the second, but accents and macrons alone",
+    "stress, sentences": "the same, in sentences that are full of them",
 }
 
 Fold = Callable[[Sequence[str]], list[str]]
@@ -242,10 +243,20 @@ def measure_weighting(taggers: dict[str, Tagger], sentences: Sequence[Sentence])
     return {name: round(scores(gold, tags(tagger, sentences)).f1, 2) for name, tagger in taggers.items()}
 
 
+def figures(part: str, tagger: str, form: str) -> dict[str, dict[str, float]]:
+    """The F1 of each way, by language. Those of the way that was added later are in a part of their own."""
+    parts, found = (part, "sentences") if part == "folding" else (part,), dict[str, dict[str, float]]()
+    for row in rows():
+        if row["part"] in parts and (row["tagger"], row["form"]) == (tagger, form):
+            found[row["language"]] = found.get(row["language"], {}) | row["f1"]
+    return found
+
+
 def means(part: str, tagger: str, form: str) -> dict[str, float]:
-    """The mean F1 over languages; empty if nothing was measured."""
-    found = [row["f1"] for row in rows() if (row["part"], row["tagger"], row["form"]) == (part, tagger, form)]
-    return {name: mean(row[name] for row in found) for name in found[0]} if found else {}
+    """The mean F1 over languages of each way that was measured on all of them."""
+    found = list(figures(part, tagger, form).values())
+    names = [name for name in max(found, key=len, default={}) if all(name in f1 for f1 in found)]
+    return {name: mean(f1[name] for f1 in found) for name in names}
 
 
 def table(*columns: tuple[str, str, str, str]) -> str:
@@ -259,27 +270,20 @@ def table(*columns: tuple[str, str, str, str]) -> str:
 def choose() -> dict[str, str]:
     """The way that the rule adopts for each task, if any."""
     by_form = {form: means("folding", "all-pos", form) for form in FORMS}
+    bare = [figures("folding", "all-pos", form) for form in ("as it is", "shifted")]
     entities, passed = means("folding", "all-ner", "as it is"), {"pos": list[str](), "ner": list[str]()}
     for name in list(by_form["marked"])[1:]:
         change = {form: f1[name] - f1["no"] for form, f1 in by_form.items()}
-        worst = min(mean(own[name] - own["no"] for own in forms) for forms in unmarked().values())
-        if change["marked"] + change["shifted, marked"] >= 2.0 and change["as it is"] + change["shifted"] >= -0.2:
-            passed["pos"] += [name] if worst >= -1.0 else []
-        passed["ner"] += [name] if name in passed["pos"] and entities[name] - entities["no"] >= -0.1 else []
+        worst = min(mean(form[code][name] - form[code]["no"] for form in bare) for code in bare[0])
+        enough = change["marked"] + change["shifted, marked"] >= 2.0 and change["as it is"] + change["shifted"] >= -0.2
+        if enough and worst >= -1.0:
+            passed["pos"].append(name)
+            passed["ner"] += [name] if entities.get(name, -1.0) - entities["no"] >= -0.1 else []
     chosen = {}
     for task, names in passed.items():
-        figures = {name: mean(f1[name] for f1 in by_form.values()) for name in names}
-        chosen[task] = next((name for name in names if figures[name] >= max(figures.values()) - 0.3), "")
+        f1 = {name: mean(form[name] for form in by_form.values()) for name in names}
+        chosen[task] = next((name for name in names if f1[name] >= max(f1.values()) - 0.3), "")
     return chosen
-
-
-def unmarked() -> dict[str, list[dict[str, float]]]:
-    """The figures of each language without marks that were added."""
-    found: dict[str, list[dict[str, float]]] = {}
-    for row in rows():
-        if (row["part"], row["tagger"]) == ("folding", "all-pos") and row["form"] in ("as it is", "shifted"):
-            found.setdefault(row["language"], []).append(row["f1"])
-    return found
 
 
 def folding_table() -> str:

@@ -134,7 +134,8 @@ def test_a_sentence_needs_a_language(name: str) -> None:
 
 def test_words_are_read_without_marks_if_the_tagger_does_so(monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = (Sentence(sentence.words[:4], language="target") for sentence in MADE.sentences("target", 2))
-    monkeypatch.setattr(PieceEncoder, "without_marks", lambda self, words: other.words)  # "marks" that are easy to see
+    # what is left out here is easy to see: all the words
+    monkeypatch.setattr(PieceEncoder, "without_marks", lambda self, sentences: [other.words])
     tagger = small_tagger("zgul")
     for strip, read in ((True, other), (False, first)):
         (found,) = replace(tagger, strip_marks=strip).predict([first])

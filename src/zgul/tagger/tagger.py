@@ -61,7 +61,7 @@ class Tagger:
     strategy: str
     em: Mapping[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
-    strip_marks: bool = False  # read words without marks where that gives fewer pieces (`PieceEncoder.without_marks`)
+    strip_marks: bool = False  # leave stress marks out of sentences that are full of them (`without_marks`)
     precision: str = "float32"  # of predictions; "auto" is int8 where it is fast and keeps F1
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
 
