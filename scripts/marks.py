@@ -268,7 +268,7 @@ def table(*columns: tuple[str, str, str, str]) -> str:
 
 
 def choose() -> dict[str, str]:
-    """The way that the rule adopts for each task, if any."""
+    """The way that points 1 to 3 of the rule adopt for each task, if any. The table of the sources is for point 4."""
     by_form = {form: means("folding", "all-pos", form) for form in FORMS}
     bare = [figures("folding", "all-pos", form) for form in ("as it is", "shifted")]
     entities, passed = means("folding", "all-ner", "as it is"), {"pos": list[str](), "ner": list[str]()}
