@@ -23,6 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import many_sources
+import marks
 import wide_all
 from embedded_taggers import load_saved
 from scores import DATA, DOCS, commit, markdown, paper_f1
@@ -145,6 +146,10 @@ def report() -> None:
         "sources": source_table(),
         "levers": "\n".join(many_sources.lever_table(read_json(MANY / "choice.json"), task) for task in ("pos", "ner")),
         "compared": compared_table(read_json(MANY / "compared.json")["f1"]),
+        "folded": len(marks.LANGUAGES["all-pos"]),
+        "folded_ner": len(marks.LANGUAGES["all-ner"]),
+        "folding": marks.folding_table(),
+        "folding_sources": marks.sources_table(),
         "all_left_out": wide_all.table(over_all, "left out"),
         "all_sources": wide_all.table(over_all, "sources"),
         "all_strange": wide_all.table(over_all, "strange"),

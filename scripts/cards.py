@@ -238,6 +238,8 @@ def facts(card: Card, recorded: Recorded) -> list[str]:
         lines.append("its tags are the most probable sequence that IOB2 allows")
     if config["related_letters"]:
         lines.append("letters that the encoder does not know are read as related ones, by the Unicode standard")
+    if config.get("strip_marks"):
+        lines.append("sentences full of marks of stress, length and tone are read without them")
     if em := config["about"].get("em"):
         lines.append(f"EM settings chosen on {em['by']}; EM that did not raise F1 there is switched off")
     lines.append(f"made {origin['date']} at commit {origin['commit']}, on {origin['machine']}")

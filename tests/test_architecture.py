@@ -57,7 +57,7 @@ LATE = {
 CORE = 15_000
 ADDED = {
     "serve": 1_300,
-    "adaptation": 1_190,
+    "adaptation": 1_200,
     "the files of adapted taggers": 300,
     "cluster": 860,
     "several processes": 180,

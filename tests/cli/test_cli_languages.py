@@ -120,7 +120,8 @@ def test_the_taggers_that_serve_a_language_are_named_with_the_reason() -> None:
 @pytest.mark.usefixtures("taggers")
 def test_no_tagger_is_claimed_where_none_is_installed(tmp_path: Path) -> None:
     text = " ".join(run("languages", "fo").split())
-    assert "all-pos: germanic: shares Icelandic-Faroese with Icelandic (is) the accuracy is not known" in text
+    assert "all-pos: germanic: shares Icelandic-Faroese with Icelandic (is) learnt from" in text
+    assert "the accuracy is not known" in text
     (tmp_path / "all-pos" / "config.json").unlink()
     text = " ".join(run("languages", "fo").split())
     assert "germanic-pos: germanic: shares Icelandic-Faroese with Icelandic (is) (not installed)" in text
@@ -132,6 +133,14 @@ def test_a_language_of_no_group_is_served_with_a_warning() -> None:
     assert [tagger["name"] for tagger in taggers] == ["all-pos", "all-ner"]
     assert all("Finnish (fi) is related to none" in tagger["warning"] for tagger in taggers)
     assert "expect poor tags" in run("languages", "fi")
+
+
+def test_the_languages_that_a_tagger_learnt_from_are_shown() -> None:
+    text = " ".join(run("languages", "fo").split())
+    assert "learnt from English, Icelandic, German, Dutch, Afrikaans, Danish" in text  # also those without adapters
+    pos, ner = json.loads(run("languages", "fo", "--json"))["taggers"]
+    assert pos["learnt_from"][:4] == ["en", "is", "de", "nl"]
+    assert ner["learnt_from"] == ["en", "am", "sw", "wo", "hi", "bn", "ur"]
 
 
 def test_the_accuracy_to_expect_is_shown() -> None:

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+import torch
 
 from zgul import encoders
-from zgul.encoders.batches import PieceEncoder
+from zgul.corpora.sentence import Sentence
+from zgul.encoders.batches import ModelLanguages, PieceEncoder
 from zgul.encoders.tokenizer import PieceTokenizer
 
 
@@ -51,3 +53,19 @@ def test_a_table_that_was_thrown_away_is_learnt_again(tokenizer: PieceTokenizer)
     encoder.pieces(["hetta"])
     assert [cut.tolist() for cut in encoder.pieces(["бꙑти", "быти"])] == first
     assert encoder.replacements("ꙑбa") == {"ꙑ": "ы"}
+
+
+def test_marks_are_left_out_of_sentences_that_are_full_of_them(tokenizer: PieceTokenizer) -> None:
+    encoder = PieceEncoder(tokenizer, 512)
+    marked = ["produljénje", "sporāzum", "за\u0301мок", "über", "být", "hello", "!"]
+    bare = ["produljenje", "sporazum", "замок", "über", "být", "hello", "!"]
+    few = ["produljénje", "und", "être", "für", "हिन्दी", ""]
+    assert encoder.without_marks([marked, few, []]) == [bare, few, []]
+
+
+def test_a_corpus_is_read_without_marks_on_request(tokenizer: PieceTokenizer) -> None:
+    encoder, languages = PieceEncoder(tokenizer, 512), ModelLanguages({"hr": 0}, torch.zeros(1, 1))
+    marked, bare = (Sentence(words, language="hr") for words in (["produljénje", "i"], ["produljenje", "i"]))
+    one, other = (encoder.encode([sentence], languages=languages, strip_marks=True) for sentence in (marked, bare))
+    assert one.pieces.tolist() == other.pieces.tolist()
+    assert len(encoder.encode([marked], languages=languages).pieces) > len(one.pieces)

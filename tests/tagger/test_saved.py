@@ -99,9 +99,9 @@ def test_settings_of_inference_are_saved(tmp_path: Path) -> None:
         strategy="uniform",
         related_letters=True,
     )
-    save_tagger(replace(tagger, decode="sequence"), tmp_path)
+    save_tagger(replace(tagger, decode="sequence", strip_marks=True), tmp_path)
     loaded = load_tagger(tmp_path, encoder=encoder())
-    assert (loaded.strategy, loaded.task, loaded.decode) == ("uniform", "ner", "sequence")
+    assert (loaded.strategy, loaded.task, loaded.decode) == ("uniform", "ner", "sequence") and loaded.strip_marks
     assert loaded.pieces.related_letters and loaded.bank_languages == MADE.sources
 
 

@@ -11,7 +11,7 @@ from family import tiny_encoder
 from small_tagger import LABELS, MADE, WIDTH, mixed_sentences, small_adapters, small_batch, small_tagger
 from threads import in_threads
 from zgul.corpora.sentence import Sentence, to_iob2
-from zgul.encoders.batches import Batch
+from zgul.encoders.batches import Batch, PieceEncoder
 from zgul.ensemble.em import EMConfig, sentence_entropy
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.engine import Engine
@@ -130,6 +130,16 @@ def test_a_tied_strategy_ties_settings_that_are_given(method: str, strategy: str
 def test_a_sentence_needs_a_language(name: str) -> None:
     with pytest.raises(ZgulError, match="A sentence has no language"):
         small_tagger(name).predict([Sentence(["paki"])])
+
+
+def test_words_are_read_without_marks_if_the_tagger_does_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = (Sentence(sentence.words[:4], language="target") for sentence in MADE.sentences("target", 2))
+    # what is left out here is easy to see: all the words
+    monkeypatch.setattr(PieceEncoder, "without_marks", lambda self, sentences: [other.words])
+    tagger = small_tagger("zgul")
+    for strip, read in ((True, other), (False, first)):
+        (found,) = replace(tagger, strip_marks=strip).predict([first])
+        assert_same([found], tagger.predict([read]))
 
 
 def test_long_sentences_are_cut_and_joined() -> None:

@@ -64,6 +64,14 @@ def test_a_loaded_delta_computes_the_sum(tmp_path: Path) -> None:
     assert probabilities(adapted) != probabilities(base) and adapted.em["fo"].steps == 0
 
 
+@pytest.mark.parametrize("strip", [True, False])
+def test_an_adapted_tagger_reads_marks_as_when_it_was_made(strip: bool) -> None:
+    base = replace(load_shipped("germanic-pos"), strip_marks=True)
+    delta = new_delta(scale=0)
+    assert not apply_delta(base, delta).strip_marks  # made before there was a choice
+    assert apply_delta(base, replace(delta, about={"strip_marks": strip})).strip_marks is strip
+
+
 def test_an_adapted_tagger_can_be_saved_whole(tmp_path: Path) -> None:
     save_delta(tmp_path / "delta", new_delta(scale=0.1))
     adapted = load_named(str(tmp_path / "delta"))

@@ -13,6 +13,7 @@ import zgul
 from standin import text
 from threads import in_threads
 from zgul.errors import ZgulError
+from zgul.files import read_json, write_json
 from zgul.tagger import load_tagger
 from zgul.tagging.loading import load_named, load_shipped
 
@@ -56,6 +57,21 @@ def test_another_precision_shares_the_weights_and_leaves_the_first_alone() -> No
     exact, rough = load_shipped("germanic-pos"), load_shipped("germanic-pos", precision="bfloat16")
     assert (exact.precision, rough.precision) == ("float32", "bfloat16")
     assert rough.model is exact.model and rough is load_shipped("germanic-pos", precision="bfloat16")
+
+
+def test_marks_stay_in_languages_that_a_tagger_learnt_from_and_where_the_user_says_so(
+    taggers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZGUL_TAGGERS", str(shutil.copytree(taggers, tmp_path / "strips")))
+    config = tmp_path / "strips" / "germanic-pos" / "config.json"
+    write_json(config, read_json(config) | {"strip_marks": True})
+    found = {
+        (code, choice): zgul.load(code, "pos", adapted=False, strip_marks=choice).taggers["pos"]
+        for code in ("fo", "is")
+        for choice in (None, True, False)
+    }
+    assert {key for key, tagger in found.items() if tagger.strip_marks} == {("fo", None), ("fo", True), ("is", True)}
+    assert len({id(tagger.engine) for tagger in found.values()}) == 1
 
 
 def test_a_missing_tagger_says_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

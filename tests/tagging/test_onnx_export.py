@@ -17,7 +17,7 @@ from zgul.cli import app
 from zgul.corpora.data_folder import DataFolder
 from zgul.corpora.sentence import Sentence
 from zgul.encoders import prune
-from zgul.encoders.batches import PieceEncoder
+from zgul.encoders.batches import MARKED, STRESS_MARKS, PieceEncoder
 from zgul.encoders.embedded import load_embedded
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.files import read_json
@@ -112,6 +112,21 @@ def test_unknown_letters_are_read_alike(tmp_path: Path) -> None:
     assert expected == [prediction.tags for prediction in tagger.predict(SENTENCES)], "the marks are left out"
     assert onnx_tags(tmp_path / "made", sentences) == expected
     assert read_json(tmp_path / "made" / "config.json")["letters"]["\u0483"] == ""
+
+
+def test_words_are_read_without_marks_alike(tmp_path: Path) -> None:
+    tagger = replace(small_tagger("sft-m"), strip_marks=True)
+    export_onnx(tagger, tmp_path / "made", language="target", precision="float32")
+    assert read_json(tmp_path / "made" / "config.json")["marks"] == STRESS_MARKS
+    tokenizer = load_embedded()[1]
+    exported = object.__new__(OnnxTagger)
+    exported.config = {"marks": STRESS_MARKS, "marked": MARKED, "blank": tokenizer.blank, "unknown": tokenizer.unknown}
+    exported.tokenizer, exported.letters = tokenizer.backend, {}
+    pieces, full = PieceEncoder(tokenizer, 512), ["produljénje", "sporāzum", "за\u0301мок", "über", "हिन्दी", "\u0301"]
+    for words, changes in ((full, True), ([*full[:1], *"abcd"], False), ([], False)):
+        (read,) = pieces.without_marks([words])
+        assert exported.pieces(words) == [cut.tolist() for cut in pieces.pieces(read)]
+        assert (read != words) is changes
 
 
 def test_entities_begin_with_b_and_odd_words_have_a_tag(tmp_path: Path) -> None:

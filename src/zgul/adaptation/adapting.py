@@ -207,7 +207,8 @@ def adapt(
     if few:
         teaching.learn_labels(current)
     tensors = teaching.student.changes() if result.worth_it else {}
-    delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like)
+    reading = {"strip_marks": base.strip_marks}
+    delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like, reading)
     if distributed.is_first():
         result.dev_before = judging.score(current, judged) if judged else None
         _finish(folder, delta, base, raw, few, judged, result, started, config)
@@ -443,7 +444,7 @@ def _finish(
         result.dev_after = judging.score(adapted, dev)
     size = (trial / TENSORS).stat().st_size if (trial / TENSORS).is_file() else 0
     result.megabytes, result.seconds = size / 1e6, time.monotonic() - started
-    about = result.to_dict() | {"config": config.to_dict()}
+    about = dict(delta.about) | result.to_dict() | {"config": config.to_dict()}
     private = ("output", "verdict", "examples")  # the examples quote the text
     save_delta(folder, replace(delta, about={key: value for key, value in about.items() if key not in private}))
     shutil.rmtree(folder / WORK, ignore_errors=True)

@@ -102,7 +102,8 @@ class Student(nn.Module):
     def encode(self, sentences: Sequence[Sentence], words: Sequence[Sequence[str]] | None = None) -> EncodedCorpus:
         """Encode sentences. The label of a word is its number in the corpus, so that targets can be looked up."""
         codes = list(dict.fromkeys(sentence.language or self.language for sentence in sentences)) or [self.language]
-        corpus = self.pieces.encode(sentences, languages=self.tagger.language_table(codes), words=words)
+        table, strip = self.tagger.language_table(codes), self.tagger.strip_marks
+        corpus = self.pieces.encode(sentences, languages=table, words=words, strip_marks=strip)
         corpus.labels[corpus.first] = torch.arange(int(corpus.first.sum()))
         return corpus.to(self.device)
 

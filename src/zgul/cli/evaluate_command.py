@@ -16,6 +16,7 @@ from zgul.cli.shared_options import (
     LanguageName,
     ModelName,
     Precision,
+    StripMarks,
     Task,
     with_em_options,
 )
@@ -39,6 +40,7 @@ def command(
     task: Task = None,
     model: ModelName = None,
     adapted: Adapted = True,
+    strip_marks: StripMarks = None,
     split: Annotated[str, typer.Option(help="Split to read if --data is a folder.")] = "test",
     strategy: Annotated[str | None, typer.Option(help="Another way to infer: see zgul methods.")] = None,
     decode: Annotated[str | None, typer.Option(metavar="words|sequence", help=DECODE_HELP)] = None,
@@ -55,7 +57,8 @@ def command(
     if not data.exists():
         raise ZgulError(f"{data}: no such file")
     choices = {"strategy": strategy, "em": em, "adaptive": adaptive, "changes": changes}
-    place: dict[str, Any] = {"model": model, "adapted": adapted, "device": device, "precision": precision}
+    place: dict[str, Any] = {"model": model, "adapted": adapted, "strip_marks": strip_marks}
+    place |= {"device": device, "precision": precision}
     loaded = load_for_scoring(lang, task, decode=decode, choices=choices, **place)
     (task,), language = loaded.taggers, loaded.language.code
     if data.is_dir():

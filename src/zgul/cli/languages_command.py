@@ -102,6 +102,8 @@ def _service(profile: LanguageProfile) -> list[tuple[str, str]]:
     for tagger in profile.taggers:
         missing = "" if tagger.installed else " (not installed)"
         rows.append((TASKS[tagger.task], f"{tagger.name}: {tagger.reason}{missing}"))
+        if tagger.learnt_from and "learnt from" not in tagger.reason:
+            rows.append(("", f"learnt from {', '.join(find(code).name for code in tagger.learnt_from)}"))
         rows.append(("", _accuracy(tagger)))
         if tagger.base:
             before = f", where an F1 of about {tagger.zero_shot.f1:.0f} is expected" if tagger.zero_shot else ""

@@ -14,6 +14,7 @@ TASK = "What to tag [default: the task of the language's group]."
 EM_HELP = f"Entropy minimisation (EM): fit the mix of source languages to each sentence [default: {TUNED}]."
 ADAPTIVE = "Run EM at a fraction of its cost, or as in the paper [default: adaptive, unless EM settings are given]."
 ADAPTED = "Use what the tagger learnt from raw text of the language itself; --no-adapted is zero-shot."
+MARKS = "Leave stress, length and tone marks out of sentences that are full of them [default: as the tagger is]."
 PRECISION = "bfloat16 and int8 (CPUs) are faster, with nearly the same tags; auto is int8 where that keeps F1."
 em_option = partial(typer.Option, rich_help_panel=EM_PANEL)
 machine_option = partial(typer.Option, rich_help_panel="Machine")
@@ -33,6 +34,7 @@ ModelName = Annotated[
     str | None, typer.Option("--model", help="Another tagger: a shipped one by name, such as slavic-pos, or a folder.")
 ]
 Adapted = Annotated[bool, typer.Option("--adapted/--no-adapted", help=ADAPTED)]
+StripMarks = Annotated[bool | None, typer.Option("--strip-marks/--keep-marks", help=MARKS)]
 Device = Annotated[str, machine_option(metavar="cpu|cuda|mps|auto", help="Where to compute; mps is for Macs.")]
 Precision = Annotated[str, machine_option(metavar="auto|float32|bfloat16|int8", help=PRECISION)]
 EM = Annotated[bool | None, em_option("--em/--no-em", help=EM_HELP)]

@@ -20,6 +20,7 @@ from zgul.cli.shared_options import (
     Device,
     ModelName,
     Precision,
+    StripMarks,
     TaskOrBoth,
     machine_option,
     with_em_options,
@@ -68,6 +69,7 @@ def tag(
     weights: Annotated[bool, typer.Option("--weights", help=WEIGHTS, rich_help_panel=PANEL)] = False,
     model: ModelName = None,
     adapted: Adapted = True,
+    strip_marks: StripMarks = None,
     em: EM = None,
     adaptive: Adaptive = None,
     device: Device = "cpu",
@@ -93,7 +95,8 @@ def tag(
     if not given and sys.stdin.isatty():
         print("zgul: reading from the keyboard; end with Ctrl-D", file=sys.stderr)
     choices: dict[str, Any] = {"model": model, "adapted": adapted, "em": em, "adaptive": adaptive, "weights": weights}
-    choices |= {"device": device, "precision": precision} | {f"em_{name}": value for name, value in changes.items()}
+    choices |= {"strip_marks": strip_marks, "device": device, "precision": precision}
+    choices |= {f"em_{name}": value for name, value in changes.items()}
     where = ClusterSettings.from_dict(cluster)
     if where.engine == "ray":
         choices["precision"] = "float32" if precision == "auto" else precision  # its machines may differ

@@ -7,6 +7,9 @@ Letters that the vocabulary lacks, as in a fifth of the words of Old Church Slav
 (the paper does not do this). The Unicode standard defines what is similar: the canonical parts of a letter (``ǘ``:
 ``ü``, then ``u``), nothing for a combining mark, the other case, and the letter with a shorter name, without the part
 after "WITH" or without its first words (``YERU WITH BACK YER``: ``YERU``, ``IOTIFIED BIG YUS``: ``BIG YUS``).
+
+Marks of stress, length or tone that the vocabulary does not expect cut a word into many pieces that mean little. They
+can be left out in sentences that are full of them (``docs/beyond.md``; the paper does not do this).
 """
 
 import contextlib
@@ -33,6 +36,9 @@ ENOUGH = 512  # tokens in a batch: fewer are not worth having less padding
 MAX_TYPES = 50_000  # distinct words that are remembered; about 15 MB
 LONGEST = 10_000  # characters of a word that are cut into pieces: more than any encoder reads
 STEPS = 3  # how many times a letter may be replaced by a similar one
+MARKED = 0.25  # share of a sentence's words with fewer pieces without marks; where an acute is a letter, it is smaller
+# grave, acute, circumflex, macron, line, double grave and inverted breve: marks of stress, length and tone
+STRESS_MARKS = "\u0300\u0301\u0302\u0304\u030d\u030f\u0311"
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,22 @@ class PieceEncoder:
         self._learn_letters(letters)
         return {letter: other for letter in letters if (other := self._replacements[ord(letter)]) != letter}
 
+    def without_marks(self, sentences: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+        """The words as they are read if marks of stress, length and tone are left out.
+
+        Words that have fewer pieces without marks lose them, in sentences that have many such words (`MARKED`).
+        """
+        distinct = dict.fromkeys(word for words in sentences for word in words)
+        bare = {word: other for word in distinct if (other := strip_marks(word)) != word}
+        both = zip(bare.items(), self.pieces(list(bare)), self.pieces(list(bare.values())), strict=True)
+        shorter = {word: other for (word, other), whole, rest in both if len(rest) < len(whole)}
+
+        def read(words: Sequence[str]) -> Sequence[str]:
+            marked = sum(word in shorter for word in words) >= MARKED * len(words)
+            return [shorter.get(word, word) for word in words] if marked else words
+
+        return list(map(read, sentences)) if shorter else list(sentences)
+
     def encode(
         self,
         sentences: Sequence[Sentence],
@@ -201,13 +223,16 @@ class PieceEncoder:
         labels: dict[str, int] | None = None,
         corpora: Sequence[int] | None = None,
         words: Sequence[Sequence[str]] | None = None,
+        strip_marks: bool = False,
     ) -> EncodedCorpus:
         """Encode sentences for a model that knows ``languages``.
 
         A tag that ``labels`` lacks is unannotated and stays out of the loss. ``corpora`` numbers the corpus of each
-        sentence. ``words`` replaces the sentences' words, for example by words with spelling noise.
+        sentence. ``words`` replaces the sentences' words, for example by words with spelling noise. ``strip_marks``
+        reads words as `without_marks` does.
         """
         words = words if words is not None else [sentence.words for sentence in sentences]
+        words = self.without_marks(words) if strip_marks else words
         running = [word for sentence in words for word in sentence]
         table, index = self._learn(running), {word: n for n, word in enumerate(dict.fromkeys(running))}
         types = np.fromiter((index[word] for word in running), np.int64, len(running))
@@ -299,6 +324,13 @@ def _language_rows(sentences: Sequence[Sentence], sizes: Integers, rows: dict[st
     for code in set(codes) - rows.keys():
         raise ZgulError(f"A sentence is in {code!r}, but the model was prepared for: {', '.join(rows)}.")
     return np.fromiter((rows[str(code)] for code in codes), np.int64, len(codes))
+
+
+def strip_marks(word: str) -> str:
+    """A word without marks of stress, length and tone. Other marks make other letters (``č``, ``ü``), so they stay."""
+    parts = unicodedata.normalize("NFD", word)
+    bare = "".join(part for part in parts if part not in STRESS_MARKS)
+    return word if len(bare) == len(parts) else unicodedata.normalize("NFC", bare)
 
 
 @cache

@@ -33,7 +33,7 @@ def explain(tagger: Tagger, sentence: Sentence, em: EMConfig, stopped: Callable[
     strategy = next(name for name in tagger.method.strategies if tagger.method.uses_em(name))
     codes = dict.fromkeys([*(sentence.word_languages or ()), str(sentence.language)])
     table = tagger.language_table(list(codes), strategy)
-    encoded = tagger.pieces.encode([sentence], languages=table).to(tagger.device)
+    encoded = tagger.pieces.encode([sentence], languages=table, strip_marks=tagger.strip_marks).to(tagger.device)
     kept: dict[tuple[int, str], Tensor] = {}  # by step
 
     def keep(t: int, name: str, batch: Batch, values: Tensor) -> None:

@@ -41,7 +41,7 @@ _SCHEMA: dict[str, type] = (
     dict.fromkeys(("task", "method", "strategy", "decode", "bank"), str)
     | dict.fromkeys(("sources", "labels"), list)
     | dict.fromkeys(("options", "encoder", "em", "features", "about"), dict)
-    | dict.fromkeys(("merged", "related_letters"), bool)
+    | dict.fromkeys(("merged", "related_letters", "strip_marks"), bool)
 )
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "object"}
 
@@ -80,6 +80,7 @@ def save_tagger(
         "strategy": tagger.strategy,
         "decode": tagger.decode,
         "related_letters": tagger.pieces.related_letters,
+        "strip_marks": tagger.strip_marks,
         "sources": parts.sources,
         "labels": tagger.labels,
         "options": parts.options.to_dict(),
@@ -118,7 +119,8 @@ def load_tagger(
     )
     _load_state(tagger, load_tensors(folder / MODEL), config["merged"], folder)
     em = {code: _options(EMConfig, value, f"em.{code}", folder) for code, value in config["em"].items()}
-    return replace(tagger, em=em, decode=config["decode"], about=config["about"]).to(device)
+    settings = {name: config[name] for name in ("decode", "about", "strip_marks")}
+    return replace(tagger, em=em, **settings).to(device)
 
 
 @torch.no_grad()
@@ -161,6 +163,7 @@ def _check_config(config: dict[str, Any], folder: Path) -> None:
         advice = "Convert it with scripts/convert_taggers.py, or train it again"
         this = f"This is zgul {__version__}, which reads format {FORMAT}"
         raise ZgulError(f"{folder} was saved {made}. {this}. {advice}.")
+    config.setdefault("strip_marks", False)  # taggers that were saved before lack it
     for key, kind in _SCHEMA.items():
         _check(config.get(key), kind, key, folder)
     for key in ("sources", "labels"):

@@ -61,6 +61,7 @@ class Tagger:
     strategy: str
     em: Mapping[str, EMConfig] = field(default_factory=dict)  # by target language; "" is the default
     decode: str = "words"  # each word's best label, as in the paper, or the best "sequence" that IOB2 allows
+    strip_marks: bool = False  # leave stress marks out of sentences that are full of them (`without_marks`)
     precision: str = "float32"  # of predictions; "auto" is int8 where it is fast and keeps F1
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was made
 
@@ -204,7 +205,8 @@ class Tagger:
         codes = dict.fromkeys(code for sentence in group for code in _languages(sentence))
         if not codes:  # no words at all
             return [Prediction([], np.zeros(0, np.float32)) for _ in group]
-        encoded = self.pieces.encode(group, languages=self.language_table(list(codes), strategy)).to(self.device)
+        table = self.language_table(list(codes), strategy)
+        encoded = self.pieces.encode(group, languages=table, strip_marks=self.strip_marks).to(self.device)
         # probabilities [P, C] and weights [P, K, N], by their names in `Prediction`
         kept = {"probabilities": torch.zeros(len(encoded.pieces), len(self.labels), device=self.device)}
 

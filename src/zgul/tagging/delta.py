@@ -151,7 +151,8 @@ def apply_delta(base: Tagger, delta: Delta, place: str = "the delta") -> Tagger:
     em = dict(base.em) | ({delta.language: EMConfig(steps=0)} if delta.tensors else {})
     keeps = base.about.get("int8") is True and delta.about.get("int8", True) is True  # F1 in int8
     about = dict(base.about) | {"adapted": dict(delta.about), "int8": keeps}
-    return Tagger(**values | {"model": model.eval(), "parts": parts, "em": em, "about": about})
+    strip = delta.about.get("strip_marks") is True  # as it read its language when it was made
+    return Tagger(**values | {"model": model.eval(), "parts": parts, "em": em, "about": about, "strip_marks": strip})
 
 
 def _take(tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:

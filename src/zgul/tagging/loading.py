@@ -22,11 +22,11 @@ from zgul.methods.model import Model
 from zgul.tagger import Tagger, load_tagger
 from zgul.tagging.delta import apply_delta, check_base, is_delta, load_delta
 from zgul.tagging.prepared import Prepared, prepare, prepared_file, read_prepared
-from zgul.tagging.serving import Served, installed_names, serving
+from zgul.tagging.serving import Served, installed_names, learnt_from, serving
 from zgul.tagging.text_tagger import Inference, TextTagger
 
 _LOADING = threading.RLock()  # else threads that come at once would each load a tagger of their own
-SETTINGS = ("strategy", "em", "decode", "precision")  # what may differ from the tagger as it ships
+SETTINGS = ("strategy", "em", "decode", "strip_marks", "precision")  # what may differ from the tagger as it ships
 
 
 def load(
@@ -40,6 +40,7 @@ def load(
     adaptive: bool | None = None,
     weights: bool = False,
     adapted: bool = True,
+    strip_marks: bool | None = None,
     device: str = "cpu",
     precision: str = "auto",
 ) -> TextTagger:
@@ -51,7 +52,9 @@ def load(
     tuned); ``em_steps`` and ``em_lr`` change it. ``adaptive`` EM costs a fraction, with nearly the same tags. It is the
     default unless steps or rate are given; False runs EM as in the paper. ``weights`` also gives the share of each
     source language for each word. ``adapted=False`` leaves out what the shipped tagger learnt from raw text of the
-    language itself (`zgul.adapt`), so that its tags are zero-shot. ``device`` is cpu, cuda, mps or auto.
+    language itself (`zgul.adapt`), so that its tags are zero-shot. ``strip_marks`` leaves stress, length and
+    tone marks out of sentences that are full of them (default: as the tagger is, but not in languages that it learnt
+    from). ``device`` is cpu, cuda, mps or auto.
     ``precision="auto"`` is int8 on CPUs that are fast in it, for taggers that were measured to keep their F1, else
     float32. "bfloat16" is faster on a CPU or GPU that supports it. Both give nearly the same tags as "float32".
     """
@@ -79,9 +82,22 @@ def load(
         for problem in filter(None, [one.warning for one in served.values()]):
             warnings.warn(problem, ZgulWarning, stacklevel=2)
         taggers = {name: load_shipped(one.name, place, precision) for name, one in served.items()}
+    taggers = {name: _reading(tagger, language.code, strip_marks) for name, tagger in taggers.items()}
     choose = partial(choose_inference, language=language.code, em=em, adaptive=adaptive, changes=changes)
     inference = {name: choose(tagger) for name, tagger in taggers.items()}
     return TextTagger(language, taggers, served, inference, weights)
+
+
+def _reading(tagger: Tagger, language: str, strip_marks: bool | None) -> Tagger:
+    """The tagger with or without marks. It knows the marks of languages that it learnt from, so they stay."""
+    if strip_marks is None:
+        strip_marks = tagger.strip_marks and language not in learnt_from(tagger.sources, tagger.about)
+    if strip_marks == tagger.strip_marks:
+        return tagger
+    change = tagger.changed if isinstance(tagger, ShippedTagger) else partial(replace, tagger)
+    other = change(strip_marks=strip_marks)
+    vars(other)["engine"] = tagger.engine  # it is the same model
+    return other
 
 
 def choose_inference(

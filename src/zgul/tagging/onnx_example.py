@@ -32,7 +32,21 @@ class OnnxTagger:
         self.session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.inputs = [one.name for one in self.session.get_inputs()]
 
-    def pieces(self, word: str) -> list[int]:
+    def pieces(self, words: list[str]) -> list[list[int]]:
+        """The pieces of the words of a sentence. A sentence full of marks of stress, length or tone is read without."""
+        whole = [self.cut(word) for word in words]
+        rest = [self.cut(self.bare(word)) for word in words]
+        shorter = [len(two) < len(one) for one, two in zip(whole, rest, strict=True)]
+        if sum(shorter) < self.config["marked"] * len(words):
+            return whole
+        return [two if use else one for one, two, use in zip(whole, rest, shorter, strict=True)]
+
+    def bare(self, word: str) -> str:
+        parts = unicodedata.normalize("NFD", word)
+        bare = "".join(part for part in parts if part not in self.config["marks"])
+        return word if len(bare) == len(parts) else unicodedata.normalize("NFC", bare)
+
+    def cut(self, word: str) -> list[int]:
         unknown = self.config["unknown"]
         ids = self.tokenizer.encode([self.config["blank"] + word], is_pretokenized=True, add_special_tokens=False).ids
         if unknown in ids:  # letters that the vocabulary lacks are read as related ones
@@ -49,7 +63,7 @@ class OnnxTagger:
         for word in (word for words in sentences for word in words):
             if any(map(str.isspace, word)):
                 raise ValueError(f"{word!r} has spaces in it. Give words, or use conllu for texts")
-        parts = [[self.pieces(word) for word in words] for words in sentences]
+        parts = [self.pieces(words) for words in sentences]
         lengths: dict[int, list[int]] = {}
         for number, part in enumerate(parts):
             length = sum(map(len, part)) + 2

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from zgul.encoders import PieceTokenizer, prune
-from zgul.encoders.batches import Batch
+from zgul.encoders.batches import MARKED, STRESS_MARKS, Batch
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.fast.engine import engine
 from zgul.fast.int8 import fits, to_whole_graph
@@ -217,6 +217,7 @@ def _describe(tagger: Tagger, folder: Path, language: str, strategy: str, name: 
     letters = [letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter)[0] in "LM"]
     related = pieces.replacements(letters) if pieces.related_letters else {}
     reading = {"max_pieces": tagger.parts.encoder.max_pieces, "letters": related, "blank": tokenizer.blank}
+    reading |= {"marks": STRESS_MARKS if tagger.strip_marks else "", "marked": MARKED}
     write_json(folder / "config.json", {"format": FORMAT, **about, **special, **reading, "tagger": origin})
     shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / "tag.py")
     names = {"task": tagger.task.upper(), "method": method.title, "language": language, "strategy": strategy}

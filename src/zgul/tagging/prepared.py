@@ -29,7 +29,7 @@ from zgul.tagging.delta import NOTE, base_folder, is_delta
 
 ENCODER = "embedded"  # prepared taggers share its vocabulary
 WORDS = "encoder.words.weight"
-_SAME = ("task", "encoder_name", "strategy", "decode")
+_SAME = ("task", "encoder_name", "strategy", "decode", "strip_marks")
 _TAGGER = "tagger"  # key in the file's metadata
 
 

@@ -42,6 +42,7 @@ class Served:
     expected: ExpectedAccuracy | None = None  # in a `LanguageProfile`, if a related language was measured
     base: str | None = None  # of an adapted tagger: the one that it starts from, which is zero-shot
     zero_shot: ExpectedAccuracy | None = None  # in a `LanguageProfile`: what to expect of `base`
+    learnt_from: tuple[str, ...] = ()  # in a `LanguageProfile`: the languages of its labelled sentences
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def describe(language: str | Language) -> LanguageProfile:
 def _judged(language: Language, task: str) -> Served:
     served = serving(language, task)
     zero_shot = expected_accuracy(language, task, adapted=False) if served.base else None
-    return replace(served, expected=expected_accuracy(language, task), zero_shot=zero_shot)
+    config = shipped_config(served.base or served.name)
+    learnt = tuple(learnt_from(config.get("sources", ()), config.get("about", {})))
+    return replace(served, expected=expected_accuracy(language, task), zero_shot=zero_shot, learnt_from=learnt)
 
 
 def paper_languages() -> list[PaperLanguage]:

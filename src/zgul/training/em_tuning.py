@@ -67,7 +67,8 @@ def em_table(
         raise ZgulError("EM settings are chosen on sentences with tags. There are none.")
     base = EMConfig(start=start, tied=strategy in TIED)
     codes = list(dict.fromkeys(sentence.language or "" for sentence in sentences))
-    encoded = tagger.pieces.encode(sentences, languages=tagger.language_table(codes, strategy)).to(tagger.device)
+    known = tagger.language_table(codes, strategy)
+    encoded = tagger.pieces.encode(sentences, languages=known, strip_marks=tagger.strip_marks).to(tagger.device)
     settings = [(0, 0.0), *((steps, rate) for rate in grid.rates for steps in grid.steps)]
     size = len(encoded.pieces), len(tagger.labels)
     kept = {setting: torch.zeros(size, device=tagger.device) for setting in settings}  # label probabilities [P, C]
