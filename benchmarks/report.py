@@ -22,6 +22,7 @@ TITLES = {  # row -> what is measured, and what it is compared with
     "em": ("EM tagging, T = 10", "the release's procedure"),
     "em-bf16": ("EM tagging, T = 10, bf16", "the release's procedure in fp32"),
     "tag-bf16": ("tagging without EM, bf16", "the same in fp32"),
+    "tag-onednn": ("tagging without EM, fp32 as `zgul tag` multiplies", "the same in fp32"),
     "tag-int8": ("tagging without EM, int8", "the same in fp32"),
     "tag-int8-ner": ("the same, entities in Hausa", "the same in fp32"),
     "adapters": ("forward pass, mBERT's shape, N = 4", "`adapters` 1.3.0"),

@@ -21,6 +21,7 @@ ROWS: dict[str, Row] = {
     "em": em,
     "em-bf16": partial(em, precision="bfloat16"),
     "tag-bf16": tag_rough,
+    "tag-onednn": partial(tag_rough, name="onednn"),
     "tag-int8": partial(tag_rough, name="int8", least=3.0),
     "tag-int8-ner": partial(tag_rough, name="int8", least=3.0, task="ner"),
     "forward": forward,

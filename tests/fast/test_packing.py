@@ -6,7 +6,7 @@ import torch
 from small_tagger import mixed_sentences, small_batch, small_tagger
 from zgul.encoders.encoder import masked_attention
 from zgul.ensemble.em import Alpha, EMConfig, minimise_entropy
-from zgul.fast.packing import PackedAlpha, PackedReader, Packing
+from zgul.fast.packing import PackedAlpha, PackedReader, Packing, plain_attention
 
 MASK = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
 
@@ -39,6 +39,28 @@ def test_attention_is_that_of_a_padded_batch() -> None:
         results.append([found, *(gradient[MASK] for gradient in gradients)])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("longest", [0, 512])  # neither, or all sentences are short enough for plain products
+def test_both_ways_of_attention_agree(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    packing = Packing(MASK)
+    states = [torch.randn(6, 8, requires_grad=True) for _ in range(3)]
+    expected = packing.attention()(*states, 2, 0.0)
+    monkeypatch.setattr("zgul.fast.packing.SHORT", longest)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert plain_attention(states[0], 3) == bool(longest)
+    found = packing.attention()(*states, 2, 0.0)
+    gradients = [torch.autograd.grad(context.square().sum(), states) for context in (expected, found)]
+    for one, other in zip((expected, *gradients[0]), (found, *gradients[1]), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+def test_torchs_own_attention_where_its_settings_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    assert not plain_attention(torch.zeros(1), 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -5,6 +5,7 @@ from typing import Any
 
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
+from zgul.cli.products import faster_products
 from zgul.errors import ZgulError
 from zgul.serve.serve_config import ServeConfig
 
@@ -24,4 +25,5 @@ def serve(given: dict[str, Any]) -> None:
         if str(error.name).startswith("zgul"):
             raise
         raise ZgulError(f"zgul serve needs more packages ({error.name}): pip install 'zgul[serve]'") from error
+    faster_products()
     server.serve(config)

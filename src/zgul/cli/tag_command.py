@@ -13,6 +13,7 @@ from rich.text import Text
 from zgul.cli import new_app
 from zgul.cli.option_signature import with_options
 from zgul.cli.printing import ProgressBars
+from zgul.cli.products import faster_products
 from zgul.cli.shared_options import (
     EM,
     Adapted,
@@ -128,6 +129,7 @@ class _Choose:
     def __call__(self, opened: Input) -> TextTagger:
         code = self.language or _guess(sample_text(opened))
         if code not in self.loaded:
+            faster_products()  # also with --jobs, where each process loads for itself
             self.loaded[code] = load(code, self.task, **self.choices)
         return self.loaded[code]
 
