@@ -84,12 +84,13 @@ def assert_close_tags(
 @contextmanager
 def as_the_command_line() -> Iterator[None]:
     """Multiply as `zgul tag` does. Elsewhere torch chooses for itself, as in a user's own program."""
-    before = torch.get_float32_matmul_precision()
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
     faster_products()
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        products.fp32_precision = before
 
 
 def tag_rough(context: Context, name: str = "bf16", least: float = 1.0, task: str = "pos") -> Result:

@@ -192,7 +192,10 @@ def test_the_source_stays_small() -> None:
     ("pattern", "what"),
     [
         (r"os\.environ\[[^]]+\]\s*=|os\.environ\.(setdefault|update)|putenv", "sets an environment variable"),
-        (r"torch\.backends\.|set_float32_matmul_precision|set_num_interop", "sets a flag of the whole process"),
+        (
+            r"torch\.backends\.[\w.]+ =|fp32_precision =|set_float32_matmul_precision|set_num_interop",
+            "sets a flag of the whole process",
+        ),
         (r"torch\.ops\.|torch\._(?!_version)|\.mkldnn", "calls a private operator of torch"),
         (r"pickle\.load|torch\.load\((?![^)]*weights_only=True)", "reads a pickle"),
     ],

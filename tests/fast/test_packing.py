@@ -47,20 +47,12 @@ def test_both_ways_of_attention_agree(longest: int, monkeypatch: pytest.MonkeyPa
     states = [torch.randn(6, 8, requires_grad=True) for _ in range(3)]
     expected = packing.attention()(*states, 2, 0.0)
     monkeypatch.setattr("zgul.fast.packing.SHORT", longest)
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     assert plain_attention(states[0], 3) == bool(longest)
     found = packing.attention()(*states, 2, 0.0)
     gradients = [torch.autograd.grad(context.square().sum(), states) for context in (expected, found)]
     for one, other in zip((expected, *gradients[0]), (found, *gradients[1]), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-
-
-def test_torchs_own_attention_where_its_settings_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> str:
-        raise RuntimeError("mix of the legacy and new APIs")
-
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
-    assert not plain_attention(torch.zeros(1), 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

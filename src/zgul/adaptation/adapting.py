@@ -186,8 +186,7 @@ def adapt(
     folder, place = Path(output), find_device(device)
     config = (config or AdaptConfig()).on(place)
     name, base = _base(language, task, model, str(place), adapted=not files)
-    few, judged = _labelled(labelled, base, language.code, LEAST), _labelled(dev, base, language.code)
-    _warn_of_shared(few, judged)
+    few, judged = _learnt_and_judged(labelled, dev, base, language.code)
     shipped = serving(language, base.task).name if model is None else name
     current = base if shipped == name else load_named(shipped, str(place))
     work = check_output(folder, resume=resume, overwrite=overwrite)
@@ -197,8 +196,9 @@ def adapt(
         check_script(base, raw.train[:200], begun=False)
     gold = _source_sentences(data, base, len(raw.train), config.seed) if data and raw is not None else []
     checksum = base_checksum(base_folder(name))
-    begun = [language.code, name, checksum, config.to_dict()]
-    _claim(work, begun, [*(raw.train if raw else ()), *gold, *few], overwrite)
+    _claim(
+        work, [language.code, name, checksum, config.to_dict()], [*(raw.train if raw else ()), *gold, *few], overwrite
+    )
     result = Adaptation(language.code, base.task, name, shipped, str(folder), labelled=len(few))
     teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
     if raw is not None:
@@ -411,10 +411,18 @@ def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, lang:
     return sentences
 
 
-def _warn_of_shared(few: list[Sentence], dev: list[Sentence]) -> None:
-    if twice := len({tuple(one.words) for one in few} & {tuple(one.words) for one in dev}):
+def _learnt_and_judged(
+    labelled: str | Path | Sequence[Sentence] | None,
+    dev: str | Path | Sequence[Sentence] | None,
+    base: Tagger,
+    lang: str,
+) -> tuple[list[Sentence], list[Sentence]]:
+    """The labelled sentences to learn from, and those that are only scored."""
+    few, judged = _labelled(labelled, base, lang, LEAST), _labelled(dev, base, lang)
+    if twice := len({tuple(one.words) for one in few} & {tuple(one.words) for one in judged}):
         problem = f"{twice} sentences are in --labelled and in --dev. They are learnt, so the score after is too high."
         warnings.warn(problem, ZgulWarning, stacklevel=3)
+    return few, judged
 
 
 def _source_sentences(data: str | Path, base: Tagger, most: int, seed: int) -> list[Sentence]:

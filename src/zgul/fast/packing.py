@@ -64,10 +64,8 @@ class Packing:
 
 def plain_attention(x: Tensor, length: int) -> bool:
     """Whether attention by plain products is faster than torch's own, which `faster_products` makes slow."""
-    try:
-        faster = torch.get_float32_matmul_precision() == "medium"
-    except RuntimeError:  # the program also uses torch's newer settings
-        return False
+    products = getattr(torch.backends.mkldnn, "matmul", None)
+    faster = products is not None and products.fp32_precision == "bf16"
     return faster and x.device.type == "cpu" and x.dtype == torch.float32 and length <= SHORT
 
 
