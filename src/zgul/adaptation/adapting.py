@@ -59,6 +59,7 @@ READY = 0.9  # share of the budget for training; the rest is for reading, measur
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 _CPU = Path("/proc/cpuinfo")
 _UNITS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+Labelled = str | Path | Sequence[Sentence]  # a file, or sentences
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,10 @@ def adapt(
     *,
     output: str | Path,
     text: str | Path | Sequence[str | Path] = (),
-    labelled: str | Path | Sequence[Sentence] | None = None,
+    labelled: Labelled | None = None,
     task: str | None = None,
     data: str | Path | None = None,
-    dev: str | Path | Sequence[Sentence] | None = None,
+    dev: Labelled | None = None,
     model: str | Path | None = None,
     budget: str | float | None = None,
     device: str = "cpu",
@@ -172,17 +173,15 @@ def adapt(
     """Adapt a tagger to a language and write the result, a small folder, to ``output``.
 
     Give raw ``text`` (files or folders), ``labelled`` sentences, or both. ``data`` is a data folder with labelled
-    sentences of the tagger's source languages, which are then learnt beside the text. ``dev`` is labelled, too; it is
-    only scored, before and after, and decides nothing. ``model`` is the tagger to start from. The default is the
-    shipped one that serves the language: for labels alone the adapted one, if there is one. ``budget`` (``"30m"``, or
-    seconds) fits the work to a time. A run that was stopped is continued with ``resume``.
+    sentences of the tagger's sources, which are then learnt beside the text. ``dev`` is only scored, before and after.
+    ``model`` is the tagger to start from. The default is the shipped one that serves the language: for labels alone the
+    adapted one, if there is one. ``budget`` (``"30m"``, or seconds) fits the work to a time. ``resume`` continues.
     """
     started = time.monotonic()
-    language = find(lang)
+    language, seconds = find(lang), parse_budget(budget)
     files = [text] if isinstance(text, str | Path) else list(text)
     if not files and labelled is None:
         raise ZgulError("Give raw text (--text FILE), labelled sentences (--labelled FILE), or both.")
-    seconds = parse_budget(budget)
     folder, place = Path(output), find_device(device)
     config = (config or AdaptConfig()).on(place)
     name, base = _base(language, task, model, str(place), adapted=not files)
@@ -393,7 +392,7 @@ def _base(lang: Language, task: str | None, model: str | Path | None, device: st
     return (str(Path(model).resolve()) if local else str(model)), tagger
 
 
-def _labelled(given: str | Path | Sequence[Sentence] | None, base: Tagger, lang: str, least: int = 1) -> list[Sentence]:
+def _labelled(given: Labelled | None, base: Tagger, lang: str, least: int = 1) -> list[Sentence]:
     """Labelled sentences of a file, or those given. They must have labels that the tagger knows.
 
     If they are learnt, a repeated one is taken once: it could be learnt and judged in the same fold.
