@@ -73,18 +73,20 @@ def small_tagger(
     ``scale`` is the standard deviation of random weights: large enough that a mistake anywhere shows.
     """
     options = options or MethodOptions(dropout=0.0)
-    tagger = Tagger.new(
-        method,
-        encoder=tiny_encoder(MADE, layers=depth, width=WIDTH, modern=modern),
-        task=task,
-        labels=labels or LABELS,
-        sources=MADE.sources,
-        adapters=small_adapters(
-            invertible=options.invertible != "off", depth=depth, size=size, standardise=standardise
-        ),
-        options=options,
-        features={language: MADE.features(language) for language in MADE.languages} if features else None,
-    )
+    with torch.random.fork_rng(devices=[]):  # the same weights, whatever ran before
+        torch.manual_seed(1)
+        tagger = Tagger.new(
+            method,
+            encoder=tiny_encoder(MADE, layers=depth, width=WIDTH, modern=modern),
+            task=task,
+            labels=labels or LABELS,
+            sources=MADE.sources,
+            adapters=small_adapters(
+                invertible=options.invertible != "off", depth=depth, size=size, standardise=standardise
+            ),
+            options=options,
+            features={language: MADE.features(language) for language in MADE.languages} if features else None,
+        )
     tagger.model.double() if double else tagger.model.float()
     tagger.model.eval()
     if random:
