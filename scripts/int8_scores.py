@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zgul.corpora.data_folder import DataFolder
+from zgul.corpora.data_folder import DataFolder, source_split
 from zgul.corpora.sentence import TASKS
 from zgul.encoders.batches import Batch
 from zgul.ensemble.em import EMConfig
@@ -78,7 +78,7 @@ def sharing(tagger: Tagger, precision: str, share: float, known: dict[bytes, Ten
 
 def compare(case: Case, data: Path) -> dict[str, Any]:
     """F1 in both precisions on a file: a dev file with all shares, a test file with its tagger's."""
-    sentences = DataFolder(data).sentences(case.task, case.language, case.split)[: case.most]
+    sentences = DataFolder(data).sentences(case.task, case.language, case.file_split)[: case.most]
     loaded = case.load()
     tagger, inference = loaded.taggers[case.task], loaded.inference[case.task]
     gold, known = [sentence.tags or [] for sentence in sentences], dict[bytes, Tensor]()
@@ -109,6 +109,11 @@ class Case:
     task: str
     language: str
     split: str
+
+    @property
+    def file_split(self) -> str:
+        group = shipped_config(self.base)["about"]["training"].get("group", "")
+        return source_split(group, self.language, self.split) if self.split == "dev" else self.split
 
     @property
     def most(self) -> int | None:
