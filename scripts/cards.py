@@ -269,7 +269,7 @@ def adapters_card(recorded: Recorded, folder: Path, cards: Sequence[Card]) -> st
         .format(
             **({"note": ""} | settings | recorded.provenance["adapters"]),
             megabytes=megabytes(size),
-            total=megabytes(size + sum(card.size for card in cards)),
+            total=megabytes(sum(path.stat().st_size for path in folder.rglob("*.safetensors"))),
             count=len(recorded.adapters["sources"]),
             taggers=markdown(["tagger", "weights"], taggers),
             scores=markdown(SOURCE_HEADS, source_rows(recorded.adapters["results"]["mixed"])),
@@ -362,12 +362,6 @@ def doc_blocks(cards: Sequence[Card], recorded: Recorded) -> dict[str, str]:
 
 def adapting_blocks(folder: Path) -> dict[str, str]:
     """The tables of docs/adapt.md: the adapted taggers that ship, and the recipe on languages left out, on a GPU."""
-    shipped = read_json(folder / "shipped.json")["targets"]
-    targets = []
-    for code in (target for target in TARGETS if target in shipped):
-        one = shipped[code]
-        spread = f"{one['difference']['low']:+.1f} to {one['difference']['high']:+.1f}"
-        targets.append([str(find(code)), f"{one['before']:.1f}", f"**{one['after']:.1f}**", spread])
     left_out = []
     for line in sorted(
         map(json.loads, (folder / "left-out.jsonl").read_text("utf-8").splitlines()), key=case_and_recipe
@@ -379,10 +373,22 @@ def adapting_blocks(folder: Path) -> dict[str, str]:
         left_out.append([name, line["task"].upper(), "1" if line["recipe"] == "masked" else "0.3", *f1, *masked])
     heads = ["language left out", "task", "masked", "F1 before", "after", "masked pieces guessed, before", "after"]
     return {
-        "adapted": markdown(["language", "zero-shot", "adapted", "difference (95 %)"], targets),
+        "adapted": adapted_table(folder / "shipped.json"),
+        "not shipped": adapted_table(folder / "not-shipped.json"),
         "left out": markdown(heads, left_out, words=3),
         "curves": markdown(CURVE_HEADS, curve_rows(folder / "curves.jsonl"), words=2),
     }
+
+
+def adapted_table(path: Path) -> str:
+    """Targets before and after adapting to raw text."""
+    found = read_json(path)["targets"]
+    rows = []
+    for code in (target for target in TARGETS if target in found):
+        one = found[code]
+        spread = f"{one['difference']['low']:+.1f} to {one['difference']['high']:+.1f}"
+        rows.append([str(find(code)), f"{one['before']:.1f}", f"**{one['after']:.1f}**", spread])
+    return markdown(["language", "zero-shot", "adapted", "difference (95 %)"], rows)
 
 
 def curve_rows(path: Path) -> list[list[str]]:

@@ -129,12 +129,15 @@ class Case:
 
     def state(self) -> str:
         """A checksum of what the comparison depends on."""
-        settings = (
+        loaded = self.load()
+        settings: tuple[object, ...] = (
             int8.SETTINGS,
             SHARES if self.split == "dev" else self.share,
             self.most,
-            str(self.load().inference[self.task]),
+            str(loaded.inference[self.task]),
         )
+        if loaded.taggers[self.task].strip_marks:
+            settings += ("without marks",)
         digest = hashlib.sha256(repr(settings).encode())
         for name in (f"{self.base}/model", "adapters", *([f"{self.tagger}/delta"] if self.base != self.tagger else ())):
             digest.update((shipped_folder() / f"{name}.safetensors").read_bytes())

@@ -37,7 +37,7 @@ F1 on the paper's test file, read once for this, after everything was made: {bef
 **{after:.1f}** adapted (difference {f1:+.1f}, 95% interval {low:+.1f} to {high:+.1f}). One seed.
 
 ## How it was made
-- `zgul adapt --lang {code} --text open-text {options}`: {minutes:.0f} minutes on one core of a CPU, which other work shared
+- `zgul adapt --lang {code} --text open-text {options}`: {minutes:.0f} minutes on one shared core
 - text: {kept:,} sentences ({words:,} words) of openly licensed {language}, drawn from {read:,} lines. Lines that share
   six words in a row with a labelled sentence had been left out. No text is shipped
 - on {held_out} held-out sentences, before and after: masked pieces guessed {masked_before:.0f} and {masked_after:.0f}%,

@@ -22,7 +22,7 @@ def recorded() -> cards.Recorded:
     return cards.Recorded(cards.RESULTS)
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("adapters.md", 5), ("taggers.md", 4), ("adapt.md", 3)])
+@pytest.mark.parametrize(("page", "blocks"), [("adapters.md", 5), ("taggers.md", 4), ("adapt.md", 4)])
 def test_pages_are_as_the_script_writes_them(page: str, blocks: int, recorded: cards.Recorded) -> None:
     shipped = cards.read_cards(cards.SHIPPED, recorded)
     text = (scores.DOCS / page).read_text(encoding="utf-8")
