@@ -40,7 +40,7 @@ def test_the_figure_and_the_page_are_written(tmp_path: Path, monkeypatch: pytest
     pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'zgul[plots]'")
     (tmp_path / "images").mkdir()
     (tmp_path / "adapt.md").write_text("a\n<!-- cards: curves -->\n<!-- end -->\nb\n", "utf-8")
-    for name in ("shipped.json", "left-out.jsonl"):
+    for name in ("shipped.json", "not-shipped.json", "left-out.jsonl"):
         (tmp_path / name).write_bytes((adapt_results.OUTPUT / name).read_bytes())
     (tmp_path / "curves.jsonl").write_text(json.dumps(line("fo", 50, 56.0)) + "\n", "utf-8")
     for name in ("OUTPUT", "DOCS"):
