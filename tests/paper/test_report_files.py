@@ -76,7 +76,7 @@ def test_html_needs_no_other_file(written):
 def test_the_report_opens_with_the_picture_and_then_the_verdicts(written):
     text = (written / "report.md").read_text(encoding="utf-8")
     places = [
-        text.index(part) for part in ("](figures/overview.png)", "**Departures from the paper**: ", "| Verdict |")
+        text.index(part) for part in ("](figures/overview.png)", "| Verdict |", "**Departures from the paper**: ")
     ]
     assert places == sorted(places)
     assert text.index("## ") < places[0] < text.index("## Do the paper's claims hold here?")

@@ -27,7 +27,7 @@ def test_a_profile() -> None:
     assert set(profile.similarity) == set(SOURCES)
     assert list(profile.similarity)[:3] == ["is", "de", "en"]
     assert profile.similarity["is"]["average"] == pytest.approx(similarity("fo", "is"), abs=1e-4)
-    assert [replace(tagger, expected=None, zero_shot=None) for tagger in profile.taggers] == [
+    assert [replace(tagger, expected=None, zero_shot=None, learnt_from=()) for tagger in profile.taggers] == [
         serving("fo", task) for task in TASKS
     ]
     assert [tagger.expected for tagger in profile.taggers] == [expected_accuracy("fo", task) for task in TASKS]

@@ -26,7 +26,7 @@ def train(model: nn.Module, optimiser: Optimiser, steps: int) -> None:
     for _ in range(steps):
         model.zero_grad()
         model(torch.randn(5, 3).to(model[0].weight.dtype)).square().sum().backward()
-        optimiser.step()
+        optimiser.step(torch.zeros(()))
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_parameters_that_were_never_moved_have_no_state(tmp_path: Path) -> None:
     path, model = tmp_path / "c.safetensors", net(0)
     optimiser = Optimiser(model, lr=0.1)
     model[0](torch.randn(5, 3)).square().sum().backward()
-    optimiser.step()
+    optimiser.step(torch.zeros(()))
     save_checkpoint(path, optimiser, {}, Progress(step=1), "print")
     assert load_checkpoint(path, Optimiser(net(1), lr=0.1), "print")[1].step == 1
 
