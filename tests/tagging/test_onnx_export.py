@@ -287,7 +287,8 @@ def test_on_the_command_line(taggers: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("language", "task"), [("fo", "pos"), ("luo", "ner")])
 def test_shipped_taggers_on_real_sentences(language: str, task: str, shared_data: Path, tmp_path: Path) -> None:
-    tagger = load_shipped(serving(language, task).name)
+    shipped = load_shipped(serving(language, task).name)
+    tagger = replace(shipped, about=dict(shipped.about) | {"int8_open": 1.0})  # tag.py reads no sentence twice
     sentences = DataFolder(shared_data).sentences(task, language, "test")[:60]
     export_onnx(tagger, tmp_path / "made", language=language)
     precision = "int8" if task == "pos" else "float32"

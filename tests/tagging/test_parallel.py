@@ -58,7 +58,7 @@ def test_ctrl_c_stops_all_processes_and_the_rest_is_continued(folder: Path) -> N
     command = [
         sys.executable,
         "-m",
-        "zgul.cli",
+        "zgul",
         "tag",
         "--lang",
         "fo",
