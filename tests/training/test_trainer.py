@@ -307,6 +307,19 @@ def test_selection_keeps_the_best_or_the_last_weights(monkeypatch: pytest.Monkey
     assert trainer.progress.best_f1 == 30
 
 
+def test_selection_averages_the_weights_of_the_second_half(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, epochs=5, select="average")
+    found = snapshots(trainer)
+    expected = {name: torch.stack([one[name].double() for one in found[2:]]).mean(dim=0) for name in found[0]}
+    for name, value in weights(trainer.tagger).items():
+        torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-6)
+    assert trainer.progress.best_f1 == trainer.dev_scores().f1, "the score is that of the mean"
+    again = trainer_of(tmp_path, epochs=5, select="average")
+    assert again.resume()
+    again.run()
+    assert_equal(weights(again.tagger), weights(trainer.tagger))
+
+
 def test_early_stopping_counts_evaluations_without_a_better_f1(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, [10, 9, 30, 30, 20, 50])
     trainer = trainer_of(epochs=6, patience=2)

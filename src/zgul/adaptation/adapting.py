@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from zgul.adaptation import judging
-from zgul.adaptation.raw_text import RawText, read_text
+from zgul.adaptation.raw_text import RawText, read_text, unfinished
 from zgul.adaptation.rounds import Lesson, Plan, Round
 from zgul.adaptation.student import Student, one_hot
 from zgul.corpora.data_folder import DataFolder, read_labelled, source_split
@@ -73,6 +73,9 @@ class AdaptConfig(Options):
     noise: float = option(0.5, "Share of the sentences that get spelling noise.", least=0, most=1)
     ciphers: float = option(
         0.0, "Share of the sentences in which some letters are always replaced by others.", least=0, most=1
+    )
+    unfinished: float = option(
+        0.2, "Share of the sentences that are learnt without the punctuation at their end.", least=0, most=1
     )
     batch: int = option(0, "Sentences in a batch of raw text [default: 16, on a GPU 64].", least=0)
     lr: float = option(0.0, "Learning rate for raw text [default: 5e-4, on a GPU 1e-3].", least=0)
@@ -248,15 +251,16 @@ class _Teaching:
         before = student.trained()
         teacher = Student(self.base, student.language, rank=0, adapter=False)
         teacher.use(student.precision)
-        sentences, soft = [*raw.train, *gold], self._soft_labels(teacher, raw.train)
+        train = unfinished(raw.train, config.unfinished, config.seed)
+        sentences, soft = [*train, *gold], self._soft_labels(teacher, train)
         known = one_hot(gold, self.base.labels)
         noise, figures = NoiseConfig(sentences=config.noise, ciphers=config.ciphers), dict[str, float]()
         settings: dict[str, Any] = {"epochs": config.epochs, "lr": config.lr, "batch": config.batch, "noise": noise}
         held = student.encode(raw.held_out)
         if config.masked:
-            student.add_masked_head(student.encode(raw.train))
+            student.add_masked_head(student.encode(train))
             steady: dict[str, Any] = {"masked": 1.0, "tags": False, "batch": config.batch, "seed": config.seed}
-            head = Lesson("masked-LM head", raw.train, soft, 1, 2e-3, **steady)
+            head = Lesson("masked-LM head", train, soft, 1, 2e-3, **steady)
             self.learn(head, 0.2)
             figures["masked accuracy before"] = self.plan.decide("masked before", student.masked_accuracy(held))
         for number in range(config.rounds):
@@ -268,7 +272,7 @@ class _Teaching:
             if masked:
                 figures["masked accuracy after"] = self.plan.decide("masked after", student.masked_accuracy(held))
             if number + 1 < config.rounds:
-                soft = distributed.of_first(student.probabilities(raw.train))
+                soft = distributed.of_first(student.probabilities(train))
         checked = judging.check_held_out(teacher, student, raw.held_out, config.seed)
         self._keep("raw text", before, checked, figures)
 

@@ -9,7 +9,7 @@ only counts as foreign if it surely looks like a language that the text as a who
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ MOST_HASHES = 5_000_000  # sentences among which duplicates are noticed: 500 MB 
 EVERY = 2000  # sentences between two reports
 _MARKUP = regex.compile(r"<[/!a-zA-Z][^>]*>|https?://|www\.|\{\{|\}\}|\[\[|\]\]|&[a-z]{2,6};|\|\||==+|[{}\\|].*[{}\\|]")
 _LETTER = regex.compile(r"\p{L}")
+_WORD = regex.compile(r"[\p{L}\p{N}]")
 
 
 @dataclass
@@ -76,6 +77,24 @@ def read_text(
         raise ZgulError(f"{problem}, and at least {LEAST} are needed. Give more text, or labelled sentences.")
     train = [sentence for number, sentence in enumerate(kept, start=1) if number % HELD_OUT]
     return RawText(train, kept[HELD_OUT - 1 :: HELD_OUT], count, dict(dropped))
+
+
+def unfinished(sentences: Sequence[Sentence], share: float, seed: int) -> list[Sentence]:
+    """The same sentences, a share of them without the punctuation at their end.
+
+    Nearly all sentences of most texts end with a full stop. A student of such text learns that a last word is
+    punctuation, also where lines have none, as in poems and lists.
+    """
+    rng = np.random.default_rng([seed, 13])
+    cut = rng.random(len(sentences)) < share
+    return [_open_ended(one) if ends else one for one, ends in zip(sentences, cut, strict=True)]
+
+
+def _open_ended(sentence: Sentence) -> Sentence:
+    words = list(sentence.words)
+    while len(words) > SHORTEST and not _WORD.search(words[-1]):
+        words.pop()
+    return replace(sentence, words=words, text=None)
 
 
 def _sentences(given: Sequence[str | Path], language: str) -> Iterator[Sentence]:

@@ -10,7 +10,12 @@ WHAT, HOW, NOISE, EM = "What to train", "How to train", "Annotation and noise", 
 ADAPTERS = "Language adapters: shipped, new (untrained), files or folders separated by commas, or {lang}/wiki@ukp."
 START = "A shipped or saved tagger to train further. Its method, bank and labels are kept."
 TARGETS = "Unseen languages to choose EM settings for, separated by commas [default: the group's]."
-SELECT = ("best", "last")
+SELECT = {
+    "best": "those with the best dev F1",
+    "last": "those of the end",
+    "average": "the mean of those at the evaluations of the second half",
+}
+SELECT_HELP = "Which weights to keep: " + "; ".join(f"{name}, {which}" for name, which in SELECT.items()) + "."
 PRECISIONS = ("auto", "float32", "bfloat16")
 EM_BY = {  # whose dev sets EM settings are chosen on
     "source": "the dev set of the most related source",
@@ -65,7 +70,7 @@ class TrainingConfig(Options):
     seed: int = option(0, "Random seed: new parameters, dropout, order, noise.", least=0, below=2**32, panel=HOW)
     eval_every: int = option(0, "Steps between evaluations on the dev sets [default: an epoch].", least=0, panel=HOW)
     patience: int = option(0, "Stop after this many evaluations without a gain [default: never].", least=0, panel=HOW)
-    select: str = option("best", "Keep the weights with the best dev F1, or the last.", choices=SELECT, panel=HOW)
+    select: str = option("best", SELECT_HELP, choices=tuple(SELECT), panel=HOW)
     max_pieces: int = option(128, "Cut sentences with more pieces into chunks.", least=3, panel=HOW)
     limit: int = option(
         0, "Sentences of each language, to train on and of its dev set [default: all].", least=0, panel=HOW

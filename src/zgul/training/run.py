@@ -165,7 +165,8 @@ def train(
         if config.tensorboard:
             report = _with_tensorboard(folder, report)
     started, history = time.monotonic(), trainer.run(report)
-    dev_f1 = (trainer.progress.best_f1 if config.select == "best" else history[-1]["dev_f1"]) if data.dev else None
+    last = config.select == "last"
+    dev_f1 = (history[-1]["dev_f1"] if last else trainer.progress.best_f1) if data.dev else None
     about: dict[str, Any] = {
         # the place of the data does not matter to others; train.yaml has it
         "training": {key: value for key, value in config.to_dict().items() if key not in ("data", "device")},

@@ -111,8 +111,10 @@ class Trainer:
                 if not self._train_epoch(epoch, report, interrupt):
                     break
                 self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
-            if self.config.select == "best" and self.best:
+            if self.best:
                 self.optimiser.load(self.best)
+            if self.config.select == "average" and self.data.dev:
+                self.progress.best_f1 = distributed.of_first(self.dev_scores(report).f1)
         self.tagger.model.eval()
         return self.progress.history
 
@@ -164,6 +166,8 @@ class Trainer:
         f1 = distributed.of_first(self.dev_scores(report).f1) if self.data.dev else 0.0
         progress.loss, progress.counted = 0.0, 0
         progress.history.append({"step": progress.step, "epoch": progress.epoch + 1, "loss": loss, "dev_f1": f1})
+        if self.config.select == "average" and 2 * (progress.epoch + 1) > self.config.rounds:
+            self._average()
         if f1 > progress.best_f1 or not self.data.dev:  # without dev data the last weights are the best
             progress.best_f1, progress.stale = f1, 0
             if self.config.select == "best":
@@ -177,6 +181,15 @@ class Trainer:
         figures = {"loss": loss} | ({"dev F1": f1, "best": progress.best_f1} if self.data.dev else {})
         report(Status("training", progress.step, self.total_steps, figures))
         return not self._stale()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Take the weights into the mean of those at the evaluations of the second half."""
+        count = sum(2 * entry["epoch"] > self.config.rounds for entry in self.progress.history)
+        if count == 1:
+            self.best = {name: value.detach().clone() for name, value in self.optimiser.weights.items()}
+        for name, mean in self.best.items():
+            mean.lerp_(self.optimiser.weights[name].to(mean.dtype), 1 / count)
 
     def _stale(self) -> bool:
         return bool(self.config.patience and self.progress.stale >= self.config.patience)
