@@ -22,6 +22,7 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import longer
 import many_sources
 import marks
 import wide_all
@@ -154,12 +155,13 @@ def report() -> None:
         "all_sources": wide_all.table(over_all, "sources"),
         "all_strange": wide_all.table(over_all, "strange"),
         "again": target_table(again["african-ner"]),
+        "longer_targets": target_table(read_json(longer.RESULTS / "targets.json")["f1"]["african-ner"]),
         "choice_commit": choice["commit"],
         "targets_commit": measured["commit"],
         "date": measured["date"],
     }
     with atomic_write(DOCS / "beyond.md") as file:
-        file.write(TEXT.read_text(encoding="utf-8").format(**parts))
+        file.write(TEXT.read_text(encoding="utf-8").format(**parts, **longer.report_parts()))
 
 
 def choice_table(f1: dict[str, dict[str, float]], group: str) -> str:

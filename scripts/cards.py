@@ -362,22 +362,28 @@ def doc_blocks(cards: Sequence[Card], recorded: Recorded) -> dict[str, str]:
 
 def adapting_blocks(folder: Path) -> dict[str, str]:
     """The tables of docs/adapt.md: the adapted taggers that ship, and the recipe on languages left out, on a GPU."""
-    left_out = []
-    for line in sorted(
-        map(json.loads, (folder / "left-out.jsonl").read_text("utf-8").splitlines()), key=case_and_recipe
-    ):
-        (step,) = line["steps"]
-        masked = [f"{step['figures'][f'masked accuracy {when}']:.0f}" for when in ("before", "after")]
-        name = f"{find(line['language']).name}{', other letters' * ('shifted' in line['case'])}"
-        f1 = [f"{line['dev_before']:.1f}", f"**{line['dev_after']:.1f}**"]
-        left_out.append([name, line["task"].upper(), "1" if line["recipe"] == "masked" else "0.3", *f1, *masked])
-    heads = ["language left out", "task", "masked", "F1 before", "after", "masked pieces guessed, before", "after"]
     return {
         "adapted": adapted_table(folder / "shipped.json"),
         "not shipped": adapted_table(folder / "not-shipped.json"),
-        "left out": markdown(heads, left_out, words=3),
+        "left out": left_out_table(folder / "left-out.jsonl"),
         "curves": markdown(CURVE_HEADS, curve_rows(folder / "curves.jsonl"), words=2),
     }
+
+
+def left_out_table(path: Path) -> str:
+    """F1 on languages left out, before and after each recipe that was run on all cases of its task."""
+    cases: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    for line in map(json.loads, path.read_text("utf-8").splitlines()):
+        cases.setdefault((line["task"], line["language"], line["case"]), {})[line["recipe"]] = line
+    recipes = list(dict.fromkeys(recipe for own in cases.values() for recipe in own))
+    rows = []
+    for (task, language, case), own in sorted(cases.items()):
+        name = f"{find(language).name}{', other letters' * ('shifted' in case)}"
+        f1 = {recipe: line["dev_after"] for recipe, line in own.items()}
+        after = [f"{f1[recipe]:.1f}" if recipe in f1 else "–" for recipe in recipes]
+        rows.append([name, task.upper(), f"{next(iter(own.values()))['dev_before']:.1f}", *after])
+    heads = ["language left out", "task", "before", *(f"`{recipe}`" for recipe in recipes)]
+    return markdown(heads, rows, words=2)
 
 
 def adapted_table(path: Path) -> str:
@@ -414,10 +420,6 @@ def changes(runs: Sequence[dict[str, Any]]) -> list[str]:
     spread = f" ± {after.std:.1f}" if after.std is not None else ""
     gain = f"{after.mean - before:+.1f} ({low:+.1f} to {high:+.1f})" if low or high else "undone"
     return [f"{before:.1f}", f"**{after.mean:.1f}**{spread}", gain]
-
-
-def case_and_recipe(line: dict[str, Any]) -> tuple[str, str, str]:
-    return line["task"], line["case"], line["recipe"]
 
 
 def fill(text: str, made: dict[str, str]) -> str:

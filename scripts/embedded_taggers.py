@@ -95,7 +95,7 @@ def run(spec: dict[str, Any], places: Places) -> dict[str, Any]:
     if dev_sets:
         em, result["em"] = choose_em(tagger, config, dev_sets)
         tagger = replace(tagger, em=em)
-    elif config.start:  # the settings of the tagger that it started from are not tuned for this one
+    else:  # EM is off, because no settings were tuned for this tagger
         tagger = replace(tagger, em={"": EMConfig(steps=0)})
     result["f1"] = score(tagger, spec, places.data)
     if spec.get("save"):

@@ -222,14 +222,17 @@ def compare(data: Path, run: Path) -> None:
             print(new, old, {name: round(mean(f1[name] for f1 in own), 2) for name in pair}, flush=True)
 
 
-def before(data: Path, run: Path) -> None:
+def before(data: Path, run: Path, targets: Iterable[str] = TARGETS) -> None:
     """Keep the tags that the shipped taggers, without adapted ones, give the test files before they are replaced."""
-    tags = {target: tag(target, test(data, target)) for group in GROUPS.values() for target in group.targets}
+    tags = {target: tag(target, test(data, target)) for target in targets}
     write_json(run / "before.json", {"commit": commit(), "tags": tags})
 
 
-def ship(names: list[str], data: Path, run: Path) -> None:
-    """Put taggers into the package, score them once on the test files of their task, and note how they were made."""
+def ship(names: list[str], data: Path, run: Path, made: dict[str, str] = MADE, kept: Path | None = None) -> None:
+    """Put taggers into the package, score them once on the test files of their task, and note how they were made.
+
+    The scores are kept in the folder ``kept``, or with those of this script.
+    """
     old, results = json.loads((run / "before.json").read_text("utf-8"))["tags"], read_results(run / "results.jsonl")
     found: dict[str, Any] = {}
     provenance, lines = read_json(EMBEDDED / "provenance.json"), []
@@ -253,9 +256,10 @@ def ship(names: list[str], data: Path, run: Path) -> None:
         config["about"] |= {"scores": {"9-bit": measured}}
         write_json(to / "config.json", config)
         lines.append(json.dumps(results[name] | {"f1_9bit": measured}))
-        provenance[name] = {"date": time.strftime("%Y-%m-%d"), "seed": 0} | MADE
+        provenance[name] = {"date": time.strftime("%Y-%m-%d"), "seed": 0} | made
         found[name] = f1
-    write_json(RESULTS / "targets.json", {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "f1": found})
+    about = {"commit": commit(), "date": time.strftime("%Y-%m-%d")}
+    write_json((kept or RESULTS) / "targets.json", about | {"f1": found})
     write_json(EMBEDDED / "provenance.json", provenance)
     with (EMBEDDED / "results.jsonl").open("a") as file:
         file.write("\n".join(lines) + "\n")

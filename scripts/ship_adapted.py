@@ -37,7 +37,7 @@ F1 on the paper's test file, read once for this, after everything was made: {bef
 **{after:.1f}** adapted (difference {f1:+.1f}, 95% interval {low:+.1f} to {high:+.1f}). One seed.
 
 ## How it was made
-- `zgul adapt --lang {code} --text open-text {options}`: {minutes:.0f} minutes on one shared core
+- `zgul adapt --lang {code} --text open-text {options}`: {minutes:.1f} minutes on {machine}
 - text: {kept:,} sentences ({words:,} words) of openly licensed {language}, drawn from {read:,} lines. Lines that share
   six words in a row with a labelled sentence had been left out. No text is shipped
 - on {held_out} held-out sentences, before and after: masked pieces guessed {masked_before:.0f} and {masked_after:.0f}%,
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--bits", type=int, default=2)
     parser.add_argument("--options", default="", help="further options of zgul adapt that made them, for the cards")
+    parser.add_argument("--machine", default="one shared core", help="where they were made, for the cards")
     given = parser.parse_args()
     made = {folder: load_delta(folder) for folder in given.deltas}
     coded = {delta.language: code(folder, delta, given) for folder, delta in made.items()}
@@ -62,7 +63,7 @@ def main() -> None:
     for delta in made.values():  # all of them are final before the first test file is read
         results[delta.language] = facts = score(delta, given) | coded[delta.language]
         place = shipped_folder() / name_of(delta)
-        write_card(place / "README.md", delta, facts, given.options)
+        write_card(place / "README.md", delta, facts, given)
         about = dict(delta.about) | {"test_f1": facts["after"], "int8": facts["after"] - facts["auto"] <= LIMIT}
         save_delta(place, replace(delta, about=about), bits=given.bits)
         write_json(path, {"targets": results, **provenance()})
@@ -105,7 +106,7 @@ def score(delta: Delta, given: argparse.Namespace) -> dict[str, Any]:
     return f1 | {"sentences": len(test), "difference": asdict(bootstrap_f1(gold, new, old))}
 
 
-def write_card(path: Path, delta: Delta, facts: dict[str, Any], options: str) -> None:
+def write_card(path: Path, delta: Delta, facts: dict[str, Any], given: argparse.Namespace) -> None:
     about = delta.about
     (step,) = (step["figures"] for step in about["steps"])
     values = {
@@ -113,7 +114,8 @@ def write_card(path: Path, delta: Delta, facts: dict[str, Any], options: str) ->
         "base": delta.base,
         "language": find(delta.language).name,
         "code": delta.language,
-        "options": options,
+        "options": given.options,
+        "machine": given.machine,
         "minutes": about["seconds"] / 60,
         "masked_before": step["masked accuracy before"],
         "masked_after": step["masked accuracy after"],

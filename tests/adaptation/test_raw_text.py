@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from standin import words
-from zgul.adaptation.raw_text import HELD_OUT, read_text
+from zgul.adaptation.raw_text import HELD_OUT, read_text, unfinished
+from zgul.corpora.sentence import Sentence
 from zgul.errors import ZgulError, ZgulWarning
 
 LINES = words().text("s0", 200)
@@ -62,3 +63,17 @@ def test_too_little_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n".join(LINES[:10]), "utf-8")
     with pytest.raises(ZgulError, match=r"can be used .* at least"):
         read_text([tmp_path / "a.txt"], "fo", 1000)
+
+
+def test_a_share_of_the_sentences_loses_the_punctuation_at_its_end() -> None:
+    sentences = [Sentence(["Hon", "kom", "heim", "ígjár", "!", "”"], language="fo") for _ in range(400)]
+    cut = unfinished(sentences, 0.2, seed=0)
+    shortened = [one for one in cut if len(one) < 6]
+    assert {tuple(one.words) for one in shortened} == {("Hon", "kom", "heim", "ígjár")}
+    assert 50 < len(shortened) < 110 and all(one.language == "fo" for one in cut)
+    assert [one.words for one in unfinished(sentences, 0.2, seed=0)] == [one.words for one in cut], (
+        "the same for a seed"
+    )
+    assert unfinished(sentences, 0.0, seed=0) == sentences
+    dots = Sentence(["-", "-", ".", ".", "."], language="fo")
+    assert unfinished([dots], 1.0, seed=0)[0].words == ["-", "-", "."], "something is left"

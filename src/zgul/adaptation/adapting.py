@@ -69,7 +69,7 @@ class AdaptConfig(Options):
     sentences: int = option(5000, "Sentences of raw text that are used, sampled evenly.", least=1)
     epochs: int = option(0, "Times that a round reads the text [default: 3, on a GPU 8].", least=0)
     rounds: int = option(1, "Rounds of self-training.", least=1, most=5)
-    masked: float = option(0.3, "Weight of masked pieces in the first round; 0: none.", least=0)
+    masked: float = option(1.0, "Weight of masked pieces in the first round; 0: none.", least=0)
     noise: float = option(0.5, "Share of the sentences that get spelling noise.", least=0, most=1)
     ciphers: float = option(
         0.0, "Share of the sentences in which some letters are always replaced by others.", least=0, most=1
