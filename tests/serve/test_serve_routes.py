@@ -13,7 +13,15 @@ import zgul
 from running_service import Client
 from zgul.languages import GROUPS, SOURCES
 from zgul.serve.app import API, PAGE
-from zgul.tagging.serving import adapted_names, expected_accuracy, learnt_from, serving, shipped_config, shipped_names
+from zgul.tagging.serving import (
+    adapted_names,
+    describe,
+    expected_accuracy,
+    learnt_from,
+    serving,
+    shipped_config,
+    shipped_names,
+)
 
 WORD_XML = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>
 <w:p><w:r><w:t>Hetta er</w:t></w:r><w:r><w:tab/><w:t xml:space="preserve"> ein </w:t></w:r>
@@ -152,6 +160,10 @@ def test_a_language(client: Client) -> None:
     assert found["group"] == "germanic" and found["most_related"] == "is" and found["default_task"] == "pos"
     assert [one["code"] for one in found["relatives"]][:3] == ["is", "de", "en"] and len(found["relatives"]) == 11
     assert [one["name"] for one in found["taggers"]] == [serving("fo", task).name for task in ("pos", "ner")]
+    learnt = [list(one.learnt_from) for one in describe("fo").taggers]
+    assert [one["learnt_from"] for one in found["taggers"]] == learnt and learnt[0][:3] == ["en", "is", "de"]
+    example = API["/v1/languages/{code}"]["answer"]["application/json"]["example"]
+    assert [one["learnt_from"] for one in example["taggers"]] == learnt
     assert found["taggers"][0]["expected"]["f1"] > 50 and found["taggers"][1]["expected"] is None
     unrelated = client.get("/v1/languages/fi").data
     assert unrelated["group"] is None and unrelated["taggers"][0]["warning"]

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from standin import stand_in_taggers
 from zgul.cli import app
+from zgul.tagging.delta import Delta, save_delta
 from zgul.tagging.diagnosis import Diagnosis, Finding, diagnose
 
 WITHOUT_TORCH = """
@@ -87,6 +89,20 @@ def test_adapted_taggers_are_looked_at(taggers: Path) -> None:
     (taggers / "hsb-pos" / "delta.json").write_text("{}")
     found = finding(diagnose(), "hsb-pos")
     assert not found.ok and found.needed and found.found == "delta.safetensors missing"
+
+
+def test_an_adapted_tagger_that_changes_nothing_is_complete(taggers: Path) -> None:
+    folder = taggers / "hsb-pos"
+    folder.mkdir()
+    save_delta(folder, Delta("slavic-pos", "0", "hsb", "pos", {"head.bias": torch.zeros(3)}))
+    found = finding(diagnose(), "hsb-pos")
+    assert found.ok and found.found.startswith("complete") and not (folder / "delta.safetensors").exists()
+    save_delta(folder, Delta("slavic-pos", "0", "hsb", "pos", {"head.bias": torch.ones(3)}))
+    assert finding(diagnose(), "hsb-pos").ok
+    (folder / "delta.safetensors").unlink()
+    assert finding(diagnose(), "hsb-pos").found == "delta.safetensors missing"
+    (folder / "delta.json").write_text("no JSON")
+    assert not finding(diagnose(), "hsb-pos").ok
 
 
 def test_checksums_of_the_installation_are_compared(taggers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

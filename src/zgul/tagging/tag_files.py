@@ -157,6 +157,8 @@ class OutputFile:
             raise ZgulError(f"{self.path} is a folder. A file is needed here.")
         if not self.path.parent.is_dir():
             raise ZgulError(f"{self.path} cannot be written: there is no folder {self.path.parent}.")
+        if (self.part.exists() or self.part.is_symlink()) and not self.part.is_file():  # a pipe would be waited for
+            raise ZgulError(f"{self.part} is no plain file and cannot be continued. Remove it, or rename the output.")
         if self.part.is_file() and not (self.settings.resume or self.settings.force):
             raise ZgulError(f"{self.part} was not finished. Continue it with --resume, or start again with --force.")
 
