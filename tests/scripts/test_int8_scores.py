@@ -20,7 +20,7 @@ def test_the_page_has_the_stored_results(split: str) -> None:
 
 def test_auto_loses_little_on_every_target() -> None:
     cases = [case for case in int8_scores.all_cases() if case.split == "test"]
-    assert len(cases) == 20 and {case.auto for case in cases} == {"int8", "float32"}
+    assert len(cases) == 20 and "int8" in {case.auto for case in cases} <= {"int8", "float32"}
     assert all(int8_scores.loss(one.stored(), one.share) <= int8_scores.LIMIT for one in cases if one.auto == "int8")
 
 
