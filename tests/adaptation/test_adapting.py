@@ -1,6 +1,9 @@
 """Adapting from raw text and from labels: what comes out, what is undone, and how a stopped run goes on."""
 
+import multiprocessing
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,6 +207,45 @@ def test_a_run_only_goes_on_with_the_same_text_and_options(
         zgul.adapt("fo", labelled=labelled, output=out, config=quick)
 
 
+def _adapt_until_killed(text: Path, output: Path, config: AdaptConfig) -> None:
+    def report(status: Status) -> None:
+        if status.stage == "round 1":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    zgul.adapt("fo", text=text, output=output, config=config, report=report)
+
+
+def test_two_runs_in_one_folder_are_refused(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    """Both would write into the same folder for work in progress."""
+    out, refused = tmp_path / "new" / "out", list[str]()
+
+    def start_another(status: Status) -> None:
+        if not refused or (status.stage == "round 1" and len(refused) < 4):  # while text is read, and later
+            for how in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(ZgulError, match=r"Another run is adapting in .*out\. .* another --output") as error:
+                    zgul.adapt("fo", text=text, output=out, config=quick, **how)
+                refused.append(str(error.value))
+
+    zgul.adapt("fo", text=text, output=out, config=quick, report=start_another)
+    assert len(refused) == 6 and {path.name for path in out.iterdir()} <= {NOTE, TENSORS}
+
+
+def test_a_killed_run_leaves_no_lock(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    out = tmp_path / "out"
+    process = multiprocessing.get_context("spawn").Process(target=_adapt_until_killed, args=(text, out, quick))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL and (out / adapting.LOCK).is_file()
+    with pytest.raises(ZgulError, match="unfinished run"):
+        zgul.adapt("fo", text=text, output=out, config=quick)
+    zgul.adapt("fo", text=text, output=out, config=quick, resume=True)
+    assert not (out / adapting.LOCK).exists()
+    early = tmp_path / "early"  # killed while it read text
+    early.mkdir()
+    (early / adapting.LOCK).touch()
+    assert zgul.adapt("fo", text=text, output=early, config=quick).text["kept"] == 80
+
+
 def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
     totals: dict[str, int] = {}
 
@@ -240,6 +282,13 @@ def test_mistakes_of_users_are_explained(text: Path, labelled: Path, tmp_path: P
     short.write_text("ha wa ja\n", "utf-8")
     with pytest.raises(ZgulError, match="at least 60"):
         zgul.adapt("fo", text=short, output=tmp_path / "other")
+    with pytest.raises(ZgulError, match=r"few\.txt is a file"):
+        zgul.adapt("fo", labelled=labelled, output=short)
+    with pytest.raises(ZgulError, match="cannot be written"):
+        zgul.adapt("fo", labelled=labelled, output=short / "out")
+    with pytest.raises(ZgulError, match="no such file"):
+        zgul.adapt("fo", text="missing.txt", output=tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
     with pytest.raises(ZgulError, match="holds other files"):
         zgul.adapt("fo", labelled=labelled, output=tmp_path)
     with pytest.raises(ZgulError, match="no tag that the tagger knows"):
