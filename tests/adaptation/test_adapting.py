@@ -207,6 +207,25 @@ def test_a_run_only_goes_on_with_the_same_text_and_options(
         zgul.adapt("fo", labelled=labelled, output=out, config=quick)
 
 
+def test_the_verdict_says_that_little_fitted_into_the_budget(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    """Also of a run that goes on after the round."""
+    raw = Step("raw text", True, {}, "")
+    for given in ({"steps": [raw]}, {}, {"steps": [raw], "dev_before": 80.0, "dev_after": 79.0}):
+        few, enough = adapted(fitted=0.123, **given).verdict, adapted(fitted=0.5, **given).verdict
+        assert few == f"{enough} Only 12% of the planned steps fitted into the budget; a larger --budget may help more."
+
+    def stop(status: Status) -> None:
+        if status.stage == "fold 1":
+            raise SystemError("killed")
+
+    given = {"output": tmp_path / "out", "text": text, "labelled": sentences(8), "config": replace(quick, epochs=50)}
+    with pytest.raises(SystemError), pytest.warns(ZgulWarning, match="looks like"):
+        zgul.adapt("fo", **given, budget=0.01, report=stop)
+    result = zgul.adapt("fo", **given, resume=True)
+    assert result.fitted == rounds.TRIED / 250 and "Only 2.4% of the planned steps" in result.verdict
+    assert zgul.adapt("fo", text=text, output=tmp_path / "out2", config=quick, budget="5m").fitted == 1
+
+
 def _adapt_until_killed(text: Path, output: Path, config: AdaptConfig) -> None:
     def report(status: Status) -> None:
         if status.stage == "round 1":

@@ -59,6 +59,7 @@ WORK = "work"  # folder inside the output, for what a continued run needs
 LOCK = ".lock"  # file inside the output, which the run that works there holds
 LEAST = 6  # labelled sentences; with fewer, nothing can be left out that tells anything
 READY = 0.9  # share of the budget for training; the rest is for reading, measuring and saving
+SHORT = 0.5  # share of the planned steps: the verdict tells of fewer
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 _CPU = Path("/proc/cpuinfo")
 _UNITS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -121,6 +122,7 @@ class Adaptation:
     output: str
     text: dict[str, Any] = field(default_factory=dict)  # sentences read, kept, dropped
     labelled: int = 0  # sentences
+    fitted: float = 1.0  # share of the planned steps of raw text that the budget left, in the round with the fewest
     steps: list[Step] = field(default_factory=list)
     changed: float = 0.0  # share of the words of held-out text whose tag changed, in percent
     examples: list[judging.Change] = field(default_factory=list)
@@ -136,6 +138,11 @@ class Adaptation:
 
     @property
     def verdict(self) -> str:
+        few = f"Only {100 * self.fitted:.2g}% of the planned steps fitted into the budget"
+        return self._advice + (f" {few}; a larger --budget may help more." if self.fitted < SHORT else "")
+
+    @property
+    def _advice(self) -> str:
         if not self.worth_it:
             same = "it" if self.shipped == self.base else f"{self.base}, which it starts from"
             return f"No step helped. Use the shipped tagger {self.shipped}; the folder tags exactly like {same}."
@@ -270,6 +277,7 @@ class _Teaching:
             targets = torch.cat([soft, known])
             lesson = Lesson(f"round {number + 1}", sentences, targets, masked=masked, seed=seed, **settings)
             self.learn(lesson, 1 / (config.rounds - number + few))
+            self.result.fitted = min(self.result.fitted, self.plan.values.get(f"share: {lesson.name}", 1.0))
             if masked:
                 figures["masked accuracy after"] = self.plan.decide("masked after", student.masked_accuracy(held))
             if number + 1 < config.rounds:

@@ -130,6 +130,7 @@ class Round:
                     distributed.wait()  # until the file is there
                     raise KeyboardInterrupt
         self.student.eval()
+        self.plan.decide(f"share: {self.lesson.name}", self.total / (self.per_epoch * self.lesson.epochs))
 
     def _fit(self, seconds: float, before: int) -> None:
         """Fit the number of steps to the budget, from the time that the first ones took."""
