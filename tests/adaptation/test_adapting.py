@@ -6,6 +6,7 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ import zgul
 from standin import words
 from zgul.adaptation import adapting, judging, rounds
 from zgul.adaptation.adapting import Adaptation, AdaptConfig, Step, parse_budget
-from zgul.adaptation.student import Student
+from zgul.adaptation.rounds import Lesson, Plan, Round
+from zgul.adaptation.student import Student, one_hot
 from zgul.corpora import Sentence, columns
+from zgul.encoders.batches import EncodedCorpus
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.progress import Status
 from zgul.tagging.delta import NOTE, TENSORS, load_delta
@@ -276,6 +279,26 @@ def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConf
     assert rounds.TRIED <= totals["round 1"] < 20_000
     with pytest.warns(ZgulWarning, match=r"Only \d+ of the \d+ batches fit into the time"):
         zgul.adapt("fo", text=text, output=tmp_path / "out2", config=replace(quick, batch=1), budget=0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_budget_is_kept_whatever_the_lengths_of_the_first_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]  # a clock that only the steps move, each by its pieces with padding
+
+    def step(self: Round, corpus: EncodedCorpus, rows: torch.Tensor) -> float:
+        now[0] += len(rows) * corpus.padded_length(int(corpus.lengths[rows].max()) + 2, rounds.LENGTH_STEP)
+        return 0.0
+
+    monkeypatch.setattr(Round, "_step", step)
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    base, some = load_shipped("germanic-pos"), sentences(200)
+    mixed = some[:100] + [Sentence(8 * one.words, 8 * (one.tags or []), "fo") for one in some[100:]]
+    lesson = Lesson("round 1", mixed, one_hot(mixed, base.labels), epochs=40, lr=1e-3, batch=4, seed=seed)
+    budget = 120_000.0
+    part = Round(Student(base, "fo", rank=0, adapter=False), lesson, Plan(), seconds=budget)
+    planned = part.total
+    part.run()
+    assert part.total < planned / 2 and now[0] == pytest.approx(budget, rel=0.05)
 
 
 def test_a_gpu_reads_the_text_more_often_unless_the_user_says_otherwise() -> None:
