@@ -1,8 +1,12 @@
 """Adapting from raw text and from labels: what comes out, what is undone, and how a stopped run goes on."""
 
+import multiprocessing
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +15,10 @@ import zgul
 from standin import words
 from zgul.adaptation import adapting, judging, rounds
 from zgul.adaptation.adapting import Adaptation, AdaptConfig, Step, parse_budget
-from zgul.adaptation.student import Student
+from zgul.adaptation.rounds import Lesson, Plan, Round
+from zgul.adaptation.student import Student, one_hot
 from zgul.corpora import Sentence, columns
+from zgul.encoders.batches import EncodedCorpus
 from zgul.errors import ZgulError, ZgulWarning
 from zgul.progress import Status
 from zgul.tagging.delta import NOTE, TENSORS, load_delta
@@ -204,6 +210,64 @@ def test_a_run_only_goes_on_with_the_same_text_and_options(
         zgul.adapt("fo", labelled=labelled, output=out, config=quick)
 
 
+def test_the_verdict_says_that_little_fitted_into_the_budget(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    """Also of a run that goes on after the round."""
+    raw = Step("raw text", True, {}, "")
+    for given in ({"steps": [raw]}, {}, {"steps": [raw], "dev_before": 80.0, "dev_after": 79.0}):
+        few, enough = adapted(fitted=0.123, **given).verdict, adapted(fitted=0.5, **given).verdict
+        assert few == f"{enough} Only 12% of the planned steps fitted into the budget; a larger --budget may help more."
+
+    def stop(status: Status) -> None:
+        if status.stage == "fold 1":
+            raise SystemError("killed")
+
+    given = {"output": tmp_path / "out", "text": text, "labelled": sentences(8), "config": replace(quick, epochs=50)}
+    with pytest.raises(SystemError), pytest.warns(ZgulWarning, match="looks like"):
+        zgul.adapt("fo", **given, budget=0.01, report=stop)
+    result = zgul.adapt("fo", **given, resume=True)
+    assert result.fitted == rounds.TRIED / 250 and "Only 2.4% of the planned steps" in result.verdict
+    assert zgul.adapt("fo", text=text, output=tmp_path / "out2", config=quick, budget="5m").fitted == 1
+
+
+def _adapt_until_killed(text: Path, output: Path, config: AdaptConfig) -> None:
+    def report(status: Status) -> None:
+        if status.stage == "round 1":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    zgul.adapt("fo", text=text, output=output, config=config, report=report)
+
+
+def test_two_runs_in_one_folder_are_refused(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    """Both would write into the same folder for work in progress."""
+    out, refused = tmp_path / "new" / "out", list[str]()
+
+    def start_another(status: Status) -> None:
+        if not refused or (status.stage == "round 1" and len(refused) < 4):  # while text is read, and later
+            for how in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(ZgulError, match=r"Another run is adapting in .*out\. .* another --output") as error:
+                    zgul.adapt("fo", text=text, output=out, config=quick, **how)
+                refused.append(str(error.value))
+
+    zgul.adapt("fo", text=text, output=out, config=quick, report=start_another)
+    assert len(refused) == 6 and {path.name for path in out.iterdir()} <= {NOTE, TENSORS}
+
+
+def test_a_killed_run_leaves_no_lock(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
+    out = tmp_path / "out"
+    process = multiprocessing.get_context("spawn").Process(target=_adapt_until_killed, args=(text, out, quick))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL and (out / adapting.LOCK).is_file()
+    with pytest.raises(ZgulError, match="unfinished run"):
+        zgul.adapt("fo", text=text, output=out, config=quick)
+    zgul.adapt("fo", text=text, output=out, config=quick, resume=True)
+    assert not (out / adapting.LOCK).exists()
+    early = tmp_path / "early"  # killed while it read text
+    early.mkdir()
+    (early / adapting.LOCK).touch()
+    assert zgul.adapt("fo", text=text, output=early, config=quick).text["kept"] == 80
+
+
 def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConfig) -> None:
     totals: dict[str, int] = {}
 
@@ -215,6 +279,26 @@ def test_a_budget_makes_fewer_steps(text: Path, tmp_path: Path, quick: AdaptConf
     assert rounds.TRIED <= totals["round 1"] < 20_000
     with pytest.warns(ZgulWarning, match=r"Only \d+ of the \d+ batches fit into the time"):
         zgul.adapt("fo", text=text, output=tmp_path / "out2", config=replace(quick, batch=1), budget=0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_budget_is_kept_whatever_the_lengths_of_the_first_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]  # a clock that only the steps move, each by its pieces with padding
+
+    def step(self: Round, corpus: EncodedCorpus, rows: torch.Tensor) -> float:
+        now[0] += len(rows) * corpus.padded_length(int(corpus.lengths[rows].max()) + 2, rounds.LENGTH_STEP)
+        return 0.0
+
+    monkeypatch.setattr(Round, "_step", step)
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    base, some = load_shipped("germanic-pos"), sentences(200)
+    mixed = some[:100] + [Sentence(8 * one.words, 8 * (one.tags or []), "fo") for one in some[100:]]
+    lesson = Lesson("round 1", mixed, one_hot(mixed, base.labels), epochs=40, lr=1e-3, batch=4, seed=seed)
+    budget = 120_000.0
+    part = Round(Student(base, "fo", rank=0, adapter=False), lesson, Plan(), seconds=budget)
+    planned = part.total
+    part.run()
+    assert part.total < planned / 2 and now[0] == pytest.approx(budget, rel=0.05)
 
 
 def test_a_gpu_reads_the_text_more_often_unless_the_user_says_otherwise() -> None:
@@ -240,6 +324,13 @@ def test_mistakes_of_users_are_explained(text: Path, labelled: Path, tmp_path: P
     short.write_text("ha wa ja\n", "utf-8")
     with pytest.raises(ZgulError, match="at least 60"):
         zgul.adapt("fo", text=short, output=tmp_path / "other")
+    with pytest.raises(ZgulError, match=r"few\.txt is a file"):
+        zgul.adapt("fo", labelled=labelled, output=short)
+    with pytest.raises(ZgulError, match="cannot be written"):
+        zgul.adapt("fo", labelled=labelled, output=short / "out")
+    with pytest.raises(ZgulError, match="no such file"):
+        zgul.adapt("fo", text="missing.txt", output=tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
     with pytest.raises(ZgulError, match="holds other files"):
         zgul.adapt("fo", labelled=labelled, output=tmp_path)
     with pytest.raises(ZgulError, match="no tag that the tagger knows"):

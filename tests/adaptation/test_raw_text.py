@@ -59,6 +59,23 @@ def test_empty_files_and_wrong_names_are_named(tmp_path: Path) -> None:
             read_text(given, "fo", 1000)
 
 
+def test_no_message_advises_an_option_that_adapting_has_not(tmp_path: Path) -> None:
+    """`zgul tag` has --input; `zgul adapt` has not."""
+    page, poem, comment = (tmp_path / name for name in ("page.html", "poem.txt", "comment.txt"))
+    page.write_text("<!DOCTYPE html>\n<html><body>" + "".join(f"<p>{line}" for line in LINES[:80]), "utf-8")
+    poem.write_text("\n".join(line.rstrip(" .!") for line in LINES[:80]), "utf-8")
+    comment.write_text("# a = b\n" + "\n\n".join(LINES[:80]), "utf-8")
+    for file, message in ((page, r"without the marks\.$"), (poem, "join their lines first")):
+        with pytest.warns(ZgulWarning, match=message) as warned:
+            assert len(read_text([file], "fo", 1000).train) > 60
+        assert not [one for one in warned if "--input" in str(one.message)]
+    with pytest.raises(ZgulError, match="begin it with another line") as error:
+        read_text([comment], "fo", 1000)
+    assert "--input" not in str(error.value)
+    comment.write_text(f"{LINES[90]}\n\n{comment.read_text('utf-8')}", "utf-8")
+    assert len(read_text([comment], "fo", 1000).train) > 60
+
+
 def test_too_little_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n".join(LINES[:10]), "utf-8")
     with pytest.raises(ZgulError, match=r"can be used .* at least"):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 
 from family import tiny_encoder
 from small_tagger import MADE
@@ -187,6 +188,18 @@ def test_two_processes_adapt_as_one_does_and_go_on_as_another_number(stand_ins: 
     _adapt(stand_ins, more, "fold 2")
     assert together(2, _adapt, stand_ins, more, "", True) == [0, 0]
     assert_adapted_alike(one, more)
+
+
+def _adapt_where_another_does(place: Path, output: Path) -> None:
+    with pytest.raises(ZgulError, match="Another run is adapting"):
+        adapting.adapt("fo", text=place / "text.txt", output=output)
+
+
+@pytest.mark.slow
+def test_all_processes_are_refused_where_another_run_adapts(stand_ins: Path) -> None:
+    (stand_ins / "out").mkdir()
+    with FileLock(stand_ins / "out" / adapting.LOCK):
+        assert together(2, _adapt_where_another_does, stand_ins, stand_ins / "out") == [0, 0]
 
 
 @pytest.mark.slow

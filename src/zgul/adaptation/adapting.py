@@ -13,12 +13,14 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from zgul.adaptation import judging
@@ -54,8 +56,10 @@ from zgul.training.config import NoiseConfig
 from zgul.training.labelled_data import sample
 
 WORK = "work"  # folder inside the output, for what a continued run needs
+LOCK = ".lock"  # file inside the output, which the run that works there holds
 LEAST = 6  # labelled sentences; with fewer, nothing can be left out that tells anything
 READY = 0.9  # share of the budget for training; the rest is for reading, measuring and saving
+SHORT = 0.5  # share of the planned steps: the verdict tells of fewer
 _BUDGET = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 _CPU = Path("/proc/cpuinfo")
 _UNITS = {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -118,6 +122,7 @@ class Adaptation:
     output: str
     text: dict[str, Any] = field(default_factory=dict)  # sentences read, kept, dropped
     labelled: int = 0  # sentences
+    fitted: float = 1.0  # share of the planned steps of raw text that the budget left, in the round with the fewest
     steps: list[Step] = field(default_factory=list)
     changed: float = 0.0  # share of the words of held-out text whose tag changed, in percent
     examples: list[judging.Change] = field(default_factory=list)
@@ -133,6 +138,11 @@ class Adaptation:
 
     @property
     def verdict(self) -> str:
+        few = f"Only {100 * self.fitted:.2g}% of the planned steps fitted into the budget"
+        return self._advice + (f" {few}; a larger --budget may help more." if self.fitted < SHORT else "")
+
+    @property
+    def _advice(self) -> str:
         if not self.worth_it:
             same = "it" if self.shipped == self.base else f"{self.base}, which it starts from"
             return f"No step helped. Use the shipped tagger {self.shipped}; the folder tags exactly like {same}."
@@ -187,34 +197,32 @@ def adapt(
         raise ZgulError("Give raw text (--text FILE), labelled sentences (--labelled FILE), or both.")
     folder, place = Path(output), find_device(device)
     config = (config or AdaptConfig()).on(place)
-    name, base = _base(language, task, model, str(place), adapted=not files)
-    few, judged = _learnt_and_judged(labelled, dev, base, language.code)
-    shipped = serving(language, base.task).name if model is None else name
-    current = base if shipped == name else load_named(shipped, str(place))
-    work = check_output(folder, resume=resume, overwrite=overwrite)
-    distributed.wait()  # until all processes have looked at the folder
-    raw = read_text(files, language.code, config.sentences, seed=config.seed, report=report) if files else None
-    if raw is not None:
-        check_script(base, raw.train[:200], begun=False)
-    gold = _source_sentences(data, base, len(raw.train), config.seed) if data and raw is not None else []
-    checksum = base_checksum(base_folder(name))
-    _claim(
-        work, [language.code, name, checksum, config.to_dict()], [*(raw.train if raw else ()), *gold, *few], overwrite
-    )
-    result = Adaptation(language.code, base.task, name, shipped, str(folder), labelled=len(few))
-    teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
-    if raw is not None:
-        result.text = raw.to_dict()
-        teaching.learn_text(gold)
-    if few:
-        teaching.learn_labels(current)
-    tensors = teaching.student.changes() if result.worth_it else {}
-    reading = {"strip_marks": base.strip_marks}
-    delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like, reading)
-    if distributed.is_first():
-        result.dev_before = judging.score(current, judged) if judged else None
-        _finish(folder, delta, base, raw, few, judged, result, started, config)
-    distributed.wait()
+    with _only_run(folder, resume=resume, overwrite=overwrite) as work:
+        name, base = _base(language, task, model, str(place), adapted=not files)
+        few, judged = _learnt_and_judged(labelled, dev, base, language.code)
+        shipped = serving(language, base.task).name if model is None else name
+        current = base if shipped == name else load_named(shipped, str(place))
+        raw = read_text(files, language.code, config.sentences, seed=config.seed, report=report) if files else None
+        if raw is not None:
+            check_script(base, raw.train[:200], begun=False)
+        gold = _source_sentences(data, base, len(raw.train), config.seed) if data and raw is not None else []
+        checksum = base_checksum(base_folder(name))
+        settings = [language.code, name, checksum, config.to_dict()]
+        _claim(work, settings, [*(raw.train if raw else ()), *gold, *few], overwrite)
+        result = Adaptation(language.code, base.task, name, shipped, str(folder), labelled=len(few))
+        teaching = _Teaching(base, language.code, config, work, raw, few, seconds * READY, result, report)
+        if raw is not None:
+            result.text = raw.to_dict()
+            teaching.learn_text(gold)
+        if few:
+            teaching.learn_labels(current)
+        tensors = teaching.student.changes() if result.worth_it else {}
+        reading = {"strip_marks": base.strip_marks}
+        delta = Delta(name, checksum, language.code, base.task, tensors, teaching.student.like, reading)
+        if distributed.is_first():
+            result.dev_before = judging.score(current, judged) if judged else None
+            _finish(folder, delta, base, raw, few, judged, result, started, config)
+        distributed.wait()
     return result
 
 
@@ -269,6 +277,7 @@ class _Teaching:
             targets = torch.cat([soft, known])
             lesson = Lesson(f"round {number + 1}", sentences, targets, masked=masked, seed=seed, **settings)
             self.learn(lesson, 1 / (config.rounds - number + few))
+            self.result.fitted = min(self.result.fitted, self.plan.values.get(f"share: {lesson.name}", 1.0))
             if masked:
                 figures["masked accuracy after"] = self.plan.decide("masked after", student.masked_accuracy(held))
             if number + 1 < config.rounds:
@@ -335,11 +344,39 @@ def fastest_precision(device: torch.device) -> str:
     return "bfloat16" if device.type != "cpu" or "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
+@contextmanager
+def _only_run(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Check the output, and refuse other runs there until the end. A process that is killed loses its lock, too."""
+    if folder.exists() and not folder.is_dir():
+        raise ZgulError(f"{folder} is a file. The result is a folder.")
+    made, problem = [path for path in (folder, *folder.parents) if not path.exists()], ""
+    lock = FileLock(folder / LOCK)
+    if distributed.is_first():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            problem = f"Another run is adapting in {folder}. Wait for its end, or choose another --output."
+        except OSError as error:
+            problem = f"{folder} cannot be written ({error.strerror}). Choose another --output."
+    if problem := distributed.of_first(problem):
+        raise ZgulError(problem)
+    try:
+        work = check_output(folder, resume=resume, overwrite=overwrite)
+        distributed.wait()  # until all processes have looked at the folder
+        yield work
+    finally:
+        if distributed.is_first():
+            with suppress(OSError):  # a folder that is not empty stays
+                (folder / LOCK).unlink(missing_ok=True)
+                for path in made:
+                    path.rmdir()
+            lock.release()
+
+
 def check_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
     """Refuse to overwrite a finished result or another run, and return the folder for work in progress."""
     work = folder / WORK
-    if folder.exists() and not folder.is_dir():
-        raise ZgulError(f"{folder} is a file. The result is a folder.")
     if resume and overwrite:
         raise ZgulError("--resume continues what is there, and --overwrite replaces it. Give only one of them.")
     if overwrite:
@@ -350,10 +387,10 @@ def check_output(folder: Path, *, resume: bool, overwrite: bool) -> Path:
         raise ZgulError(f"{folder} {done}. Choose another --output, or replace it with --overwrite.")
     if work.is_dir() and not resume:
         raise ZgulError(f"{folder} holds an unfinished run. Continue it with --resume, or replace it with --overwrite.")
-    if folder.is_dir() and not work.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not work.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise ZgulError(f"{folder} holds other files. Choose another --output.")
     if resume and not work.is_dir():
-        warnings.warn(f"{folder} has nothing to continue. Adapting starts anew.", ZgulWarning, stacklevel=3)
+        warnings.warn(f"{folder} has nothing to continue. Adapting starts anew.", ZgulWarning, stacklevel=5)
     return work
 
 

@@ -99,7 +99,7 @@ def _open_ended(sentence: Sentence) -> Sentence:
 
 def _sentences(given: Sequence[str | Path], language: str) -> Iterator[Sentence]:
     for source in find_sources(given, files_only=True):
-        with source.open() as text:
+        with source.open(choice=False) as text:  # `zgul adapt` has no --input
             for sentence in read(text, language):
                 yield Sentence(list(sentence.words), language=language, text=sentence.text)
 

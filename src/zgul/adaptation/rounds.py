@@ -107,7 +107,7 @@ class Round:
             _, self.progress = load_checkpoint(self.checkpoint, self.optimiser, self._fingerprint)
         progress, saved = self.progress, time.monotonic()
         started, before = saved, progress.step
-        epoch, corpus, batches = -1, None, list[Tensor]()
+        epoch, corpus, batches, worth = -1, None, list[Tensor](), 0.0
         with deferred_interrupt(self.checkpoint is not None) as interrupt:
             while progress.step < self.total:
                 if progress.step // self.per_epoch != epoch or corpus is None:
@@ -117,8 +117,10 @@ class Round:
                 rows = batches[progress.step % self.per_epoch % len(batches)]
                 loss = self._step(corpus, rows)
                 progress.step += 1
-                if progress.step - before == TRIED and self.seconds < math.inf:
-                    self._fit(time.monotonic() - started, before)
+                if progress.step - before <= TRIED and self.seconds < math.inf:
+                    worth += self._worth(corpus, rows, batches)
+                    if progress.step - before == TRIED:
+                        self._fit(time.monotonic() - started, before, worth)
                 if progress.step % RELEASE_EVERY == 0:
                     release_memory()
                 report(Status(self.lesson.name, progress.step, self.total, {"loss": loss}))
@@ -130,11 +132,20 @@ class Round:
                     distributed.wait()  # until the file is there
                     raise KeyboardInterrupt
         self.student.eval()
+        self.plan.decide(f"share: {self.lesson.name}", self.total / (self.per_epoch * self.lesson.epochs))
 
-    def _fit(self, seconds: float, before: int) -> None:
-        """Fit the number of steps to the budget, from the time that the first ones took."""
-        fits = int(self.seconds / (seconds / TRIED))
-        self.total = self.plan.decide(f"steps: {self.lesson.name}", max(before + TRIED, min(self.total, before + fits)))
+    def _worth(self, corpus: EncodedCorpus, rows: Tensor, batches: list[Tensor]) -> float:
+        """How many average batches a batch is worth, by its pieces with padding: its time is about as much."""
+
+        def pieces(own: Tensor) -> int:
+            return len(own) * corpus.padded_length(int(corpus.lengths[own].max()) + 2, LENGTH_STEP)
+
+        return pieces(rows) * len(batches) / sum(map(pieces, batches))
+
+    def _fit(self, seconds: float, before: int, worth: float) -> None:
+        """Fit the number of steps to the budget, from the time that the first ones took, worth so many average ones."""
+        fits = before + TRIED + int((self.seconds - seconds) / seconds * worth)
+        self.total = self.plan.decide(f"steps: {self.lesson.name}", max(before + TRIED, min(self.total, fits)))
         if self.lesson.tags and self.total < self.per_epoch:
             few = f"Only {self.total} of the {self.per_epoch} batches fit into the time. Give a larger --budget."
             warnings.warn(few, ZgulWarning, stacklevel=4)

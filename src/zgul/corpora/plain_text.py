@@ -58,7 +58,8 @@ def read(source: Source, form: str = "sentences", language: str | None = None) -
     if form not in FORMS:
         raise ZgulError(f"unknown form of text {form!r}: choose one of {', '.join(FORMS)}")
     lines = Lines(source)
-    for number, sentence in enumerate(_cut(iter(lines), form, language, lines.name)):
+    choice = getattr(source, "choice", True)
+    for number, sentence in enumerate(_cut(iter(lines), form, language, lines.name, choice)):
         sentence.opens = sentence.opens if number else "document"
         yield sentence
 
@@ -89,7 +90,7 @@ def lines_are_sentences(lines: Sequence[str]) -> bool:
     return not (several_words and 2 * full > len(pairs))
 
 
-def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> Iterator[Sentence]:
+def _cut(lines: Iterator[str], form: str, language: str | None, name: str, choice: bool = True) -> Iterator[Sentence]:
     if form == "auto":
         first: list[str] = []
         for line in islice(lines, SAMPLE):
@@ -99,8 +100,9 @@ def _cut(lines: Iterator[str], form: str, language: str | None, name: str) -> It
         lines, form = chain(first, lines), "sentences" if lines_are_sentences(first) else "raw"
         if form == "sentences":
             seen = "most lines are short and have no final punctuation, so each line is read as a sentence"
-            advice = "If sentences continue on the next line, use --input text (in Python: form='raw')."
-            warnings.warn(f"{name}: {seen}. {advice}", ZgulWarning, stacklevel=2)
+            advice = "use --input text (in Python: form='raw')" if choice else "join their lines first"
+            problem = f"{name}: {seen}. If sentences continue on the next line, {advice}."
+            warnings.warn(problem, ZgulWarning, stacklevel=2)
     yield from stream(lines, language) if form == "raw" else _one_a_line(lines, form, language)
 
 

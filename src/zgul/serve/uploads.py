@@ -43,7 +43,7 @@ def _read(stream: Any, limit: int) -> bytes:
 
 
 def _read_text(name: str, content: bytes) -> dict[str, Any]:
-    opened: Any = Input(io.BytesIO(content), name)
+    opened: Any = Input(io.BytesIO(content), name, choice=False)  # a client has no --input
     found: dict[str, Any] = {"conllu": True}
     if opened.kind == "conllu":
         blocks = conllu.read(opened, check_upos=False)

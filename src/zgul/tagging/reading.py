@@ -66,11 +66,11 @@ class TextSource:
         return 0
 
     @contextlib.contextmanager
-    def open(self, kind: str = "auto") -> Iterator[Input]:
-        """Open the source for reading. ``kind`` is one of `KINDS`."""
+    def open(self, kind: str = "auto", *, choice: bool = True) -> Iterator[Input]:
+        """Open the source for reading. ``kind`` is one of `KINDS`; ``choice``: the user can choose it."""
         stream = open_binary(self.path) if self.path else io.BytesIO(self.text.encode("utf-8", "surrogateescape"))
         try:
-            yield Input(stream, self.name, kind)
+            yield Input(stream, self.name, kind, choice)
         finally:
             if self.is_file:
                 stream.close()
@@ -80,11 +80,11 @@ class Input:
     """An open source. Lines that were looked at in advance are read again later.
 
     ``auto`` becomes the kind that the name or the beginning shows. If ``kind`` stays ``auto``, the input is plain text,
-    and its form is found later.
+    and its form is found later. Without ``choice``, no message advises ``--input``.
     """
 
-    def __init__(self, stream: Any, name: str, kind: str = "auto") -> None:
-        self.name = name
+    def __init__(self, stream: Any, name: str, kind: str = "auto", choice: bool = True) -> None:
+        self.name, self.choice = name, choice
         self.position = self.characters = 0  # bytes and characters that were read
         self._given = self._stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         self._scale = 1.0  # bytes of the source for each byte of its text
@@ -146,7 +146,8 @@ class Input:
         if looks_like_html(self._beginning):
             self._take_text(html_text, f"{self.name} is an HTML page that cannot be read. {_SAVE_AS}")
             problem = f"{self.name} is an HTML page. Its text is read, without the marks."
-            warnings.warn(f"{problem} To read the file as it is, use --input text.", ZgulWarning, stacklevel=4)
+            advice = " To read the file as it is, use --input text." if self.choice else ""
+            warnings.warn(f"{problem}{advice}", ZgulWarning, stacklevel=4)
         first = next((line for line in self.look() if line.strip()), "")
         return "conllu" if conllu.looks_like_conllu(first) else "auto"
 
@@ -271,7 +272,8 @@ def _read_conllu(source: Any) -> Iterator[Sentence]:
     except ZgulError as error:
         if not source.guessed:
             raise
-        raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, use --input text.)") from error
+        advice = "use --input text" if source.choice else "begin it with another line"
+        raise ZgulError(f"{error} (It begins like CoNLL-U. If it is text, {advice}.)") from error
 
 
 def sample_text(source: Input) -> str:
