@@ -56,7 +56,7 @@ def ship_tagger(result: dict[str, Any], trained: Path, folder: Path) -> None:
     config: dict[str, Any] = read_json(trained / "config.json")
     chosen = (config["about"].get("em") or {}).get("targets", {})
     for target, setting in config["em"].items():
-        if chosen[target]["f1"] <= chosen[target]["f1_without_em"]:
+        if target in chosen and chosen[target]["f1"] <= chosen[target]["f1_without_em"]:
             setting["steps"] = 0
     if not config["em"]:
         config["strategy"] = "plain"

@@ -94,6 +94,9 @@ def test_the_result_must_beat_the_adapted_tagger_that_ships() -> None:
     assert "fo-pos" not in adapted(steps=[text]).verdict
     assert "fo-pos ships" in adapted(shipped="fo-pos", steps=[text]).verdict
     assert "Use the shipped tagger fo-pos" in adapted(shipped="fo-pos").verdict
+    names = Adaptation("ha", "ner", "african-ner", "african-ner", "out", steps=[text])
+    assert "For names" in names.verdict and "For names" not in adapted(steps=[text]).verdict
+    assert "For names" not in replace(names, dev_before=70.0, dev_after=71.0).verdict, "labels tell"
     scored = {"shipped": "fo-pos", "steps": [text], "dev_before": 80.0}
     assert "Use fo-pos" in adapted(**scored, dev_after=79.0).verdict
     assert "Use it" in adapted(**scored, dev_after=81.0).verdict

@@ -152,6 +152,8 @@ class Adaptation:
         unsure = "" if labels else " Without labels nobody can be sure: look at the changed words, or give --dev."
         if unsure and self.shipped != self.base:
             unsure = f" {self.shipped} ships, and learnt from other text. Only labels tell which is better: give --dev."
+        if unsure and self.task == "ner":
+            unsure += " For names, text alone made taggers worse more often than better (docs/adapt.md)."
         return f"Use it: zgul tag --lang {self.language} --model {self.output} FILE.{unsure}"
 
     def _judged(self) -> tuple[float | None, float | None, str]:
