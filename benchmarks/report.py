@@ -38,6 +38,7 @@ TITLES = {  # row -> what is measured, and what it is compared with
     "memory-float32": ("`zgul tag` of one sentence, float32, memory at its peak", "the goal"),
     "memory-int8": ("the same, int8", "the goal"),
     "jobs-idle": ("`zgul tag --jobs 2` of 8 files, from processor time", "`--jobs 1`"),
+    "adapt": ("`zgul adapt` on 5,000 lines, whole command", "the goal"),
     "stream": ("memory at the end of a long stream", "its memory when warm"),
 }
 

@@ -11,7 +11,7 @@ from benchmarks.em_rows import adaptive, em, tag_rough
 from benchmarks.forward_rows import count, forward
 from benchmarks.harness import NotMeasured, Result, Unequal, say
 from benchmarks.machine import multiplies_bf16
-from benchmarks.process_rows import cold, jobs, start, stream
+from benchmarks.process_rows import adapt, cold, jobs, start, stream
 from benchmarks.setup import Context
 from benchmarks.training_rows import mlm, training
 from benchmarks.tricks import tricks
@@ -32,10 +32,12 @@ ROWS: dict[str, Row] = {
     "start": start,
     "cold": cold,
     "jobs": jobs,
+    "adapt": adapt,
     "stream": stream,
     "mlm": mlm,
     "tricks": tricks,
 }
+QUICK = [name for name in ROWS if name != "adapt"]
 
 
 def run(
