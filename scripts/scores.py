@@ -22,7 +22,7 @@ import torch
 
 from zgul.corpora.data_folder import DataFolder
 from zgul.errors import ZgulError
-from zgul.files import atomic_write, write_json
+from zgul.files import atomic_write, read_json, shipped_folder, write_json
 from zgul.languages import GROUPS, TARGETS, find
 from zgul.paper.numbers import ZERO_SHOT, printed_average
 from zgul.tagging import evaluation_run
@@ -53,6 +53,16 @@ def evaluate(language: str, folder: DataFolder) -> dict[str, Any]:
     taggers = [load(language, task, adapted=adapted, precision="float32") for adapted in kinds]
     zero_shot, *adapted = (evaluation_run.evaluate(tagger, test).to_dict() for tagger in taggers)
     return zero_shot | {"adapted_f1": adapted[0]["f1"] if adapted else None}
+
+
+def note(results: dict[str, dict[str, Any]]) -> None:
+    """Note in each tagger's config.json what it scores as it ships, which `zgul languages` shows."""
+    for name in {result["model"] for result in results.values()}:
+        path = shipped_folder() / name / "config.json"
+        config = read_json(path)
+        own = {code: round(result["f1"], 3) for code, result in results.items() if result["model"] == name}
+        config["about"]["as_shipped"] = own
+        write_json(path, config)
 
 
 def summary(results: dict[str, dict[str, Any]]) -> list[list[str]]:
@@ -137,6 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
         about = {"commit": commit(), "seconds": seconds, "threads": torch.get_num_threads()}
         about |= {"torch": torch.__version__, "machine": platform.machine()}
         write_json(given.output / "scores.json", about | {"scores": results})
+        note(results)
         with atomic_write(given.output / "scores.md") as file:
             file.write(f"{scores_table(results)}\nBy `make scores` at commit {about['commit']}, shipped weights, CPU ")
             file.write(f"({about['threads']} threads, {seconds} seconds).\n")

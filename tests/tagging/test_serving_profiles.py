@@ -51,13 +51,13 @@ def test_the_papers_languages() -> None:
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=lambda group: group.name)
 def test_measured_languages_have_their_own_f1_as_their_tagger_ships(group) -> None:  # type: ignore[no-untyped-def]
-    """The numbers on the taggers' cards, which were measured once more, with adaptive EM."""
+    """The numbers on the taggers' cards, by `make scores`."""
     folder = Path(__file__).parents[2] / "docs" / "results" / "embedded" / "scores.json"
     published = json.loads(folder.read_text("utf-8"))["scores"]
     for code in group.targets:
         expected = expected_accuracy(code, group.task, adapted=False)
         assert expected is not None and expected.measured_on == (code,)
-        assert expected.f1 == pytest.approx(published[code]["f1"], abs=1)
+        assert expected.f1 == round(published[code]["f1"], 1)
 
 
 @pytest.mark.parametrize("name", adapted_names())

@@ -203,8 +203,11 @@ def expected_accuracy(language: str | Language, task: str, *, adapted: bool = Tr
 
 
 def _test_scores(config: dict[str, Any]) -> dict[str, float]:
-    """The F1 on the targets' test files by language: in the precision that ships, with the tagger's own strategy."""
-    by_precision = config.get("about", {}).get("scores", {})
+    """The F1 on the targets' test files by language: as it ships, else as it was measured when the tagger was made."""
+    about = config.get("about", {})
+    if "as_shipped" in about:
+        return {code: round(f1, 1) for code, f1 in about["as_shipped"].items()}
+    by_precision = about.get("scores", {})
     as_shipped: dict[str, float] = next((scores for name, scores in by_precision.items() if name != "full"), {})
     ending = f"/test/{config.get('strategy')}"
     return {key.removesuffix(ending): round(f1, 1) for key, f1 in as_shipped.items() if key.endswith(ending)}
