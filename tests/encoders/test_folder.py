@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -203,6 +203,13 @@ def test_weights_in_several_files_with_an_index(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
     ids = sentence(tokenizer)
     assert torch.equal(states(encoders.load(folder)[0], ids), states(expected, ids))
+    sizes = [(folder / part).stat().st_size for part in set(parts.values())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zgul.encoders.folder.MAX_BYTES", sum(sizes))
+        encoders.load(folder)
+        patch.setattr("zgul.encoders.folder.MAX_BYTES", sum(sizes) - 1)  # each file has fewer
+        with pytest.raises(ZgulError, match=rf"model has {sum(sizes)} bytes in 2 files of weights; at most"):
+            encoders.load(folder)
     (folder / part).unlink()
     with pytest.raises(ZgulError, match=rf"{part}: no such file"):
         encoders.load(folder)
@@ -493,6 +500,9 @@ class _HugeFiles(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         size = 10 if self.path.endswith(".json") else 10**11
+        self.answer(size)
+
+    def answer(self, size: int) -> None:
         self.send_response(200)
         headers = {"ETag": '"a"', "X-Repo-Commit": "0" * 40, "Content-Length": str(size)}
         for name, value in headers.items():
@@ -507,12 +517,41 @@ class _HugeFiles(BaseHTTPRequestHandler):
         pass
 
 
-def test_files_of_the_hub_have_a_largest_size(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _HugeFiles)
+class _ManyFiles(_HugeFiles):
+    """A hub whose weights are in twenty files. Each is small enough, all together are not."""
+
+    index = json.dumps({"weight_map": {str(n): f"model-{n:05}.safetensors" for n in range(20)}}).encode()
+    fetched: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        if self.path.endswith(("model.safetensors", "tokenizer.json", "tokenizer_config.json")):
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound")
+            self.end_headers()
+        else:
+            self.answer(len(self.index) if self.path.endswith(".json") else 10**9)
+
+    def do_GET(self) -> None:
+        self.fetched.append(Path(self.path).name)
+        self.do_HEAD()
+        if self.path.endswith(".json"):
+            self.wfile.write(self.index)
+
+
+@pytest.mark.parametrize(
+    ("hub", "problem"),
+    [
+        (_HugeFiles, "100000000000 bytes in model.safetensors"),
+        (_ManyFiles, "20000000000 bytes in model-00000.safetensors to model-00019.safetensors"),
+    ],
+)
+def test_the_weights_on_the_hub_have_a_largest_size(hub: type[_HugeFiles], problem: str, tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         found = load_in_new_process("acme/huge", home=tmp_path, HF_ENDPOINT=url)
     finally:
         server.shutdown()
-    assert "model.safetensors has 100000000000 bytes; at most 15,000,000,000 are fetched" in str(found)
+    assert f"acme/huge has {problem}; at most 15,000,000,000 are fetched" in str(found)
+    assert not [name for name in _ManyFiles.fetched if name.endswith(".safetensors")], "nothing large was begun"

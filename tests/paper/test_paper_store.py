@@ -28,7 +28,7 @@ def run(name: str = "a", **values: object) -> StoredRun:
 
 def score(run: str = "hash-a", row: str = "ZGUL", language: str = "fo", f1: float = 50.0) -> Score:
     classes = {"NOUN": {"f1": 40.0, "precision": 30.0, "recall": 60.0, "support": 7}}
-    return Score(run, row, language, f1, 60.0, 45.0, 55.0, classes, 3, 10, 6, 0.5, {"steps": 5})
+    return Score(run, row, language, f1, 60.0, 45.0, 55.0, classes, 3, 10, 6, 0.5, {"steps": 5, "lr": 10.0})
 
 
 def test_what_is_written_is_read(tmp_path):

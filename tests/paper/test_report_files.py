@@ -2,10 +2,15 @@
 
 import gzip
 import json
+import random
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from html.parser import HTMLParser
+from operator import getitem
 from pathlib import Path
 
 import pytest
@@ -164,6 +169,113 @@ def test_the_data_give_an_export_its_sentences_back(small, tmp_path):
     path.write_text(path.read_text().replace("\tNOUN", "\tVERB"))
     with pytest.raises(ZgulError, match=f"the test file of {language} is not the one"):
         open_results(tmp_path / "export.json.gz", tmp_path / "data")
+
+
+MISSING = object()
+VALUES = (MISSING, MISSING, None, True, -1, 0.5, 1e300, 10**400, "", "x", [], [None], {}, {"x": {}})
+
+
+@pytest.fixture(scope="module")
+def tiny_export(tmp_path_factory) -> dict:
+    """An export that has something of all that a report reads, and little of each."""
+    folder = tmp_path_factory.mktemp("tiny")
+    store = invented_results.fill(folder, groups=("germanic",), seeds=(0,), sentences=3)
+    store.note(protocol={"limit": 5, "batch_size": 4, "em_steps": [1, 2], "em_rates": [10.0]})
+    export_results(folder, folder / "export.json")
+    whole = json.loads((folder / "export.json").read_text())
+    kept = {"method": ("zgul", "cpg", "sft-m", "madx-multi"), "language": ("fo",), "examples": (0, 10), "share": (1.0,)}
+    runs = ({**run["extra"], **run}.items() for run in whole["runs"])
+    left = [all(value in kept[name] for name, value in run if name in kept) for run in runs]
+    whole["runs"] = [run for run, stays in zip(whole["runs"], left, strict=True) if stays]
+    hashes = {run["hash"] for run in whole["runs"]}
+    whole["scores"] = [one for one in whole["scores"] if one["run"] in hashes and one["language"] != "got"]
+    group = {"group": "germanic", "task": "pos", "sources": ["en"], "missing": ["de"], "test_tags": ["NOUN"]}
+    group |= dict.fromkeys(("train", "dev", "paper_train", "paper_dev"), 5)
+    target = {"language": "fo", "group": "germanic", "script": "Latin", "sentences": 5, "overlap": 3.0}
+    target |= {f"paper_{name}": target[name] for name in ("script", "sentences", "overlap")}
+    whole["analyses"]["statistics"] = {"groups": [group], "targets": [target]}
+    whole["analyses"]["text"] = {"fo": {"open": 5}}
+    return whole
+
+
+def places(value: object, *place: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Where every field and item is."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in inside:
+        yield (*place, name)
+        yield from places(inner, *place, name)
+
+
+def changed(whole: dict, place: Sequence[str | int], value: object) -> dict:
+    """A copy in which one field has another value, or is missing."""
+    copy = json.loads(json.dumps(whole))
+    holder = reduce(getitem, place[:-1], copy)
+    if value is MISSING:
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = value
+    return copy
+
+
+def test_a_changed_export_is_reported_or_refused(tiny_export, tmp_path):
+    """Fields of all kinds in turn: the report is written, or one error names the file and a field."""
+    path, draw, kinds, refused = tmp_path / "export.json.gz", random.Random(1), defaultdict(list), 0
+    for place in places(tiny_export):
+        kinds[tuple(name for name in place if isinstance(name, str))].append(place)
+    fields = "|".join(tiny_export)
+    for _ in range(200):
+        place, value = draw.choice(kinds[draw.choice(list(kinds))]), draw.choice(VALUES)
+        path.write_bytes(gzip.compress(json.dumps(changed(tiny_export, place, value)).encode(), 1))
+        try:
+            frame = open_results(path)
+            assert dict(report_files(frame, build_report(frame), ["md"]))
+        except ZgulError as error:
+            refused += 1
+            assert re.match(rf"{path} is not an export of results \(({fields})[. ]", str(error))
+        except Exception as error:
+            pytest.fail(f"{place} = {value!r}: {type(error).__name__}: {error}")
+    assert 60 < refused < 160
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (("runs",), {}, "runs is {}, not a list"),
+        (("runs", 0, "seed"), MISSING, "runs.0.seed is missing"),
+        (("runs", 0, "group"), "x", "runs.0.group is 'x', not a group"),
+        (("runs", 0, "config"), [], "runs.0.config is [], not an object"),
+        (("runs", 0, "extra"), {}, "runs.0.extra.language is missing"),
+        (("runs", 0, "facts", "trainable"), True, "runs.0.facts.trainable is True, not a number"),
+        (("runs", 0, "facts", "dev_f1"), 5, "runs.0.facts.dev_f1 is 5, not a list"),
+        (("scores", 0, "f1"), None, "scores.0.f1 is None, not a number"),
+        (("scores", 0, "f1"), float("nan"), "scores.0.f1 is nan, not a number"),
+        (("scores", 0, "per_class"), {"NOUN": {"f1": 1.0}}, "scores.0.per_class.NOUN.support is missing"),
+        (("scores", 0, "run"), "x", "scores.0 does not fit the rest: its run, words or tags"),
+        (("scores", 1, "tags"), "..", "scores.1 does not fit the rest: its run, words or tags"),
+        (("scores", 1, "tags"), 5, "scores.1.tags is 5, not text"),
+        (("tags", "a"), MISSING, "gold.0 does not fit the rest: its run, words or tags"),
+        (("gold", 0, "words"), ["x"], "gold.0 does not fit the rest: its run, words or tags"),
+        (("analyses", "mcnemar", 0, "only_zgul"), "5", "analyses.mcnemar.0.only_zgul is '5', not a count"),
+        (("analyses", "examples", 0, "tags", "CPG"), [], "analyses.examples.0 does not fit the rest"),
+        (("meta", "protocol", "limit"), "5", "meta.protocol.limit is '5', not a number"),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_an_error_names_the_field_of_an_export(tiny_export, tmp_path, place, value, problem):
+    path = tmp_path / "export.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(changed(tiny_export, place, value)).encode()))
+    with pytest.raises(ZgulError) as caught:
+        write_report(path, tmp_path / "report", ["md"])
+    assert f"{path} is not an export of results ({problem}" in str(caught.value)
+
+
+def test_a_report_leaves_out_what_scores_that_are_missing_would_show(tiny_export, tmp_path):
+    """The tables of EM compare rows with each other."""
+    rows = {score["row"] for score in tiny_export["scores"]}
+    for row in rows:
+        scores = [score for score in tiny_export["scores"] if score["row"] != row]
+        (tmp_path / "export.json").write_text(json.dumps(tiny_export | {"scores": scores}))
+        assert text_files(open_results(tmp_path / "export.json"))
 
 
 def markdown_sections(page) -> dict[str, str]:

@@ -29,7 +29,7 @@ CLASSES = {
     "camembert": "Camembert",
     MODERN: "ModernBert",
 }
-MAX_BYTES = 15_000_000_000  # of a file of weights from the hub
+MAX_BYTES = 15_000_000_000  # of the weights of an encoder, in one file or in many together
 LARGEST = 10_000_000  # limit of each size in a configuration; larger ones are mistakes, or attacks on the memory
 _SIZES = {  # our field -> key in config.json, default
     "vocabulary": ("vocab_size", None),
@@ -132,30 +132,30 @@ def _download(name: str, *, local: bool) -> Path:
 
     endpoint = os.environ.get("HF_ENDPOINT")
 
-    def fetch(file: str) -> Any:
+    def fetch(*files: str, most: int = MAX_TABLE) -> list[Path]:
+        """Fetch files, unless together they are too large."""
         if not local:
-            size = get_hf_file_metadata(hf_hub_url(name, file, endpoint=endpoint)).size
-            most = MAX_BYTES if file.endswith((".safetensors", ".bin")) else MAX_TABLE
-            if size is None or size > most:
-                held = size or "an unknown number of"
-                raise ZgulError(f"{name}: {file} has {held} bytes; at most {most:,} are fetched.")
-        return hf_hub_download(name, file, local_files_only=local, endpoint=endpoint)
+            sizes = [get_hf_file_metadata(hf_hub_url(name, file, endpoint=endpoint)).size for file in files]
+            if None in sizes or sum(sizes) > most:
+                held = "an unknown number of" if None in sizes else sum(sizes)
+                these = " to ".join(dict.fromkeys((files[0], files[-1])))
+                raise ZgulError(f"{name} has {held} bytes in {these}; at most {most:,} are fetched.")
+        return [Path(hf_hub_download(name, file, local_files_only=local, endpoint=endpoint)) for file in files]
 
-    def fetch_optional(file: str) -> Any:
+    def fetch_optional(file: str, most: int = MAX_TABLE) -> list[Path] | None:
         try:
-            return fetch(file)
+            return fetch(file, most=most)
         except EntryNotFoundError:  # also raised if the file is not in the local copy
             return None
 
-    config = fetch(CONFIG)
+    (config,) = fetch(CONFIG)
     fetch_optional(TOKENIZER)
     fetch_optional(SPECIALS_FILE)
-    if fetch_optional(WEIGHTS) is None:
+    if fetch_optional(WEIGHTS, MAX_BYTES) is None:
         index = fetch_optional(INDEX)
-        parts = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"].values() if index else [PICKLED]
-        for part in sorted(set(parts)):
-            fetch(part)
-    return Path(config).parent
+        parts = json.loads(index[0].read_text(encoding="utf-8"))["weight_map"].values() if index else [PICKLED]
+        fetch(*sorted(set(parts)), most=MAX_BYTES)
+    return config.parent
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -169,7 +169,10 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     parts = read_json(folder / INDEX).get("weight_map")
     if not isinstance(parts, dict):
         raise ValueError(f"{INDEX} has no weight_map")
+    files = sorted({folder / Path(str(name)).name for name in parts.values()})
+    if (size := sum(file.stat().st_size for file in files if file.is_file())) > MAX_BYTES:
+        raise ZgulError(f"{folder} has {size} bytes in {len(files)} files of weights; at most {MAX_BYTES:,} are read.")
     tensors: dict[str, Tensor] = {}
-    for part in sorted({Path(str(name)).name for name in parts.values()}):
-        tensors |= map_tensors(folder / part)[0]
+    for file in files:
+        tensors |= map_tensors(file)[0]
     return tensors

@@ -3,13 +3,14 @@
 Format 2 holds notes, runs, scores with their predictions, gold tags and the analyses that `analyse` makes. A tag is
 one character ("tags" maps characters to tags), a correct prediction is a dot, and spaces separate sentences. The words
 of the test files can be left out, because not every licence allows passing them on. Format 1 had neither predictions
-nor gold tags. Both formats can be read.
+nor gold tags. Both formats can be read. ``export.toml`` says which fields are read, and what they hold.
 """
 
 import json
 import sqlite3
 import string
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from zgul.corpora.stats import measure
 from zgul.errors import ZgulError
 from zgul.evaluation import mcnemar
 from zgul.files import DAMAGED, create_binary, open_binary
-from zgul.languages import GROUPS, TARGETS
+from zgul.languages import GROUPS, SOURCES, TARGETS
 from zgul.paper.frame import Frame
 from zgul.paper.numbers import EXAMPLES
-from zgul.paper.rows import COMPARED, ZGUL
+from zgul.paper.rows import COMPARED, TRAINED, ZGUL
 from zgul.paper.store import DONE, SCHEMA, Score, Store, StoredRun
 from zgul.progress import Report, Status, silent
 
@@ -33,6 +34,18 @@ WORDS = (4, 12)  # of a disputed sentence: shorter ones say little, longer ones 
 DISPUTED = 2  # sentences of each language
 MAX_EXPORT = 50_000_000  # bytes; the paper's whole protocol with its sentences has ten million
 MOST_PACKED = 50  # bytes for a byte of a packed export; ours unpack to eight
+FORMS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "an object": lambda value: isinstance(value, dict),
+    "a list": lambda value: isinstance(value, list),
+    "text": lambda value: isinstance(value, str) and value.encode(errors="ignore").decode() == value,
+    "a tag": lambda value: isinstance(value, str) and value.split() == [value],
+    "a group": lambda value: value in (*GROUPS,),
+    "a method": lambda value: value in TRAINED,
+    "a target": lambda value: value in TARGETS,
+    "a number": lambda value: type(value) in (int, float) and abs(value) < 1e12,
+    "a count": lambda value: type(value) is int and 0 <= value < 1e12,
+}
 _LETTERS = string.ascii_letters + string.digits + "".join(map(chr, range(0xC0, 0x250)))
 
 
@@ -100,25 +113,55 @@ class Export(Store):
                 raise ZgulError(f"{path} is not an export of results ({e}); see: zgul experiment export") from e
 
     def _load(self, whole: dict[str, Any]) -> None:
+        check_form(whole, "an export")
+        for number, run in enumerate(whole["runs"]):
+            check_form(run, FORMS.get(f"{run['part']} runs", {}), f"runs.{number}.")
         self.analyses, key = dict(whole["analyses"]), whole.get("tags", {})
 
         def decode(text: str, right: str) -> list[list[str]]:
-            filled = "".join(b if a == "." else a for a, b in zip(text, right, strict=True))
-            return [[key[letter] for letter in sentence] for sentence in filled.split(" ")]
+            pairs = zip(text.split(" "), right.split(" "), strict=True)
+            return [[key[b if a == "." else a] for a, b in zip(said, own, strict=True)] for said, own in pairs]
 
         self.note(**whole["meta"])
         self.plan(StoredRun(**run) for run in whole["runs"])
-        gold = {(entry["group"], entry["language"]): entry for entry in whole.get("gold", [])}
-        for place, entry in gold.items():
-            tags = decode(entry["tags"], entry["tags"])
-            lines = entry.get("words") or ["\t" * (len(sentence) - 1) for sentence in tags]
-            words = (line.split("\t")[: len(sentence)] for line, sentence in zip(lines, tags, strict=True))
-            self.add_gold(*place, list(map(Sentence, words, tags)))
-        group_of = {run["hash"]: run["group"] for run in whole["runs"]}
-        for score in whole["scores"]:
-            said = score.pop("tags", None)
-            place = (group_of[score["run"]], score["language"])
-            self.add_score(Score(**score), None if said is None else decode(said, gold[place]["tags"]))
+        group_of, gold, field = {run["hash"]: run["group"] for run in whole["runs"]}, {}, ""
+        try:
+            for number, entry in enumerate(whole.get("gold", [])):
+                field, place = f"gold.{number}", (entry["group"], entry["language"])
+                gold[place], tags = entry["tags"], decode(entry["tags"], entry["tags"])
+                lines = entry.get("words") or ["\t" * (len(sentence) - 1) for sentence in tags]
+                words = (line.split("\t")[: len(sentence)] for line, sentence in zip(lines, tags, strict=True))
+                self.add_gold(*place, list(map(Sentence, words, tags)))
+            for number, score in enumerate(whole["scores"]):
+                field, said = f"scores.{number}", score.pop("tags", None)
+                place = (group_of[score["run"]], score["language"])
+                self.add_score(Score(**score), None if said is None else decode(said, gold[place]))
+            for name in ("examples", "paper_examples"):
+                for number, item in enumerate(self.analyses.get(name) or ()):
+                    field = f"analyses.{name}.{number}"
+                    list(zip(item["words"], item["gold"], *item["tags"].values(), strict=True))
+        except (LookupError, ValueError) as error:
+            raise ValueError(f"{field} does not fit the rest: its run, words or tags") from error
+
+
+def check_form(value: Any, form: Any, field: str = "") -> None:
+    """Raise unless a value has a form of ``export.toml``. ``field`` leads to it, as in "runs.0."."""
+    form = FORMS.get(form, form) if isinstance(form, str) else form
+    kind = form if isinstance(form, str) else "a list" if isinstance(form, list) else "an object"
+    if not _KINDS[kind](value):
+        raise ValueError(f"{field[:-1] or 'it'} is {value!r:.40}, not {kind}")
+    if kind == "a list":
+        for number, item in enumerate(value):
+            check_form(item, form[0], f"{field}{number}.")
+    elif kind == "an object":
+        for name, inner in form.items():
+            for key in value if name.startswith("*") else [name.rstrip("?~")]:
+                if name == "*language" and key not in (*SOURCES, *TARGETS):
+                    raise ValueError(f"{field}{key} is not a language of the paper")
+                if key in value and not (value[key] is None and name.endswith("~")):
+                    check_form(value[key], inner, f"{field}{key}.")
+                elif key not in value and not name.endswith(("?", "~")):
+                    raise ValueError(f"{field}{key} is missing")
 
 
 def add_sentences(store: Store, data: DataFolder) -> None:

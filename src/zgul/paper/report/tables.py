@@ -129,7 +129,7 @@ def em_gains_table(frame: Frame) -> ReportTable | None:
             {(e.run.hash, e.score.language): e.score for e in frame.entries(row, group)} for row in TABLES["em-release"]
         )
         # where T = 0 was chosen, the row is the model without EM, which is not flattened either
-        used = [key for key in released.keys() & control.keys() if (released[key].em or {}).get("steps")]
+        used = [key for key in released if key in control and key in without and (released[key].em or {}).get("steps")]
         flattening = [control[key].f1 - without[key].f1 for key in used]
         entropy = [released[key].f1 - control[key].f1 for key in used]
         if any(gains[1:]):
@@ -388,7 +388,7 @@ def em_choices_table(frame: Frame) -> ReportTable | None:
         choices = []  # whether EM was chosen, its gain on dev, its gain on the target
         for run in frame.runs_of("zero-shot"):
             for code, em in run.facts.get("em", {}).get(row, {}).items():
-                if "f1_without_em" in em and (row, run.hash, code) in f1:
+                if {(row, run.hash, code), (without, run.hash, code)} <= {*f1} and {"f1", "f1_without_em"} <= {*em}:
                     gain = f1[row, run.hash, code] - f1[without, run.hash, code]
                     choices.append((em["steps"] > 0, em["f1"] - em["f1_without_em"], gain))
         if choices:
@@ -410,7 +410,7 @@ def weights(frame: Frame, kind: str, group: str, variant: str = "", facts: str =
 def correlation(by_target: Mapping[str, Mapping[str, float]]) -> float | None:
     """Pearson's correlation of weight and average similarity over all pairs of target and source."""
     pairs = [(w, similarity(target, source)) for target, row in by_target.items() for source, w in row.items()]
-    first, second = zip(*pairs, strict=True)
+    first, second = zip(*pairs, strict=True) if pairs else ((0.0,), (0.0,))
     if min(pstdev(first), pstdev(second)) < 1e-9:
         return None  # all weights are equal: no correlation is defined
     return pearson(first, second)
@@ -487,7 +487,8 @@ def cost_table(frame: Frame) -> ReportTable | None:
     """Trainable parameters and seconds of an epoch."""
     groups, rows = frame.groups(), {}
     for title, method in TABLES["cost"].items():
-        if runs := [run for run in frame.runs_of("zero-shot", method=method) if "seconds_per_epoch" in run.facts]:
+        trained = frame.runs_of("zero-shot", method=method)
+        if runs := [run for run in trained if {"trainable", "seconds_per_epoch"} <= {*run.facts}]:
             millions = mean(run.facts["trainable"] / 1e6 for run in runs)
             rows[title] = [cell(millions, numbers.COST.get(title, "parameters"))]
             for group in groups:
@@ -515,7 +516,7 @@ def data_targets_table(frame: Frame, language: str = "") -> ReportTable | None:
     for row in (frame.analyses.get("statistics") or {}).get("targets", ()):
         if language in ("", row["language"]):
             printed = "" if row["script"] == row["paper_script"] else f" (paper: {row['paper_script']})"
-            size, overlap = (cell(row[name], row[f"paper_{name}"]) for name in ("sentences", "overlap"))
+            size, overlap = (cell(row.get(name), row[f"paper_{name}"]) for name in ("sentences", "overlap"))
             title = f"{find(row['language']).name} ({row['language']})"
             rows[title] = [group_title(row["group"]), row["script"] + printed, size, overlap]
     return table(f"data-targets/{language}" if language else "data-targets", rows)
