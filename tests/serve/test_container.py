@@ -35,6 +35,14 @@ def test_compose_gives_the_service_as_little_as_it_needs() -> None:
     assert "ZGUL_API_KEY" in service["environment"]
 
 
+def test_compose_gives_the_memory_that_the_guide_names() -> None:
+    guide = (ROOT / "docs" / "serve.md").read_text("utf-8")
+    limit, about = re.findall(r"mem_limit: (\d+)g # (.*)", (ROOT / "compose.yaml").read_text("utf-8"))[0]
+    told = [float(number) for number in re.findall(r"([\d.]+) GB", about)]
+    assert told and max(told) < int(limit) and f"limits it to {limit} GB" in guide
+    assert all(f"{number} GB" in guide for number in told)
+
+
 def test_the_image_runs_without_rights_and_with_a_command_that_exists() -> None:
     users = re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE)
     assert users and users[-1] not in ("0", "root")
