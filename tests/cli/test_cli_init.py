@@ -34,7 +34,7 @@ def test_every_option_stands_there_with_its_help(tmp_path: Path) -> None:
         for name, about, _ in group.declared():
             assert f"\n{name}: " in text or f"\n  {name}: " in text
             assert about.help in prose, name
-    assert "[default: 0.0001]" in prose and "One of: best, last." in prose
+    assert "[default: 0.0001]" in prose and "One of: best, last, average." in prose
 
 
 def test_languages_are_filled_in_from_the_arguments(tmp_path: Path) -> None:
