@@ -123,7 +123,7 @@ def number(value: float) -> str:
 def write_page(folder: Path, page: Path) -> Path:
     """Write the generated parts of a page again."""
     made = {}
-    for name in ("cpu", "cuda", "start", "int8"):
+    for name in ("cpu", "cuda", "start", "adapt", "int8"):
         paths = (folder / BEFORE / f"{name}.json", folder / f"{name}.json")
         before, now = (read_json(path) if path.is_file() else None for path in paths)
         made[f"{name} machine"] = machines(before, now)
