@@ -155,12 +155,15 @@ def judge(names: Sequence[str], places: Places) -> None:
 
 def code(name: str, places: Places) -> None:
     """Code a new tagger in the fewest bits that change F1 on the old one's sources by less than LOST on average."""
-    folder = places.output / "taggers" / name
+    folder, data = places.output / "taggers" / name, DataFolder(places.data)
+    codes = read_json(SHIPPED / name / "config.json")["sources"]
+    devs = {own: data.sentences(FINALS[name], own, "dev")[:COMPARED] for own in codes}
     tensors, metadata = load_with_metadata(folder / MODEL)
     for bits in BITS:
         coded = shutil.copytree(folder, places.output / "coded" / name, dirs_exist_ok=True)
         save_tensors(coded / MODEL, tensors, bits=bits, metadata=metadata)
-        dev = changes(name, folder, coded, places)
+        pair = (load_saved(one, SHIPPED / ADAPTERS, places.encoder) for one in (folder, coded))
+        dev = recode.changes(*pair, devs)
         change = mean(one["after"] - one["before"] for one in dev.values())
         print(f"{name} in {bits} bits: {change:+.2f}", flush=True)
         if abs(change) < LOST:
@@ -170,20 +173,6 @@ def code(name: str, places: Places) -> None:
             write_json(recode.FIGURES, read_json(recode.FIGURES) | {name: facts | about})
             shutil.copyfile(coded / MODEL, folder / MODEL)
             break
-
-
-def changes(name: str, folder: Path, coded: Path, places: Places) -> dict[str, dict[str, float]]:
-    """F1 of a tagger on dev sets of the old one's sources, before and after it is coded in fewer bits."""
-    found = {}
-    taggers = [load_saved(one, SHIPPED / ADAPTERS, places.encoder) for one in (folder, coded)]
-    for language in read_json(SHIPPED / name / "config.json")["sources"]:
-        dev = DataFolder(places.data).sentences(FINALS[name], language, "dev")[:COMPARED]
-        gold = [one.tags or [] for one in dev]
-        old, new = ([one.tags for one in tagger.predict(dev, strategy="plain")] for tagger in taggers)
-        same = sum(a == b for one, other in zip(old, new, strict=True) for a, b in zip(one, other, strict=True))
-        f1 = {"before": scores(gold, old).f1, "after": scores(gold, new).f1}
-        found[language] = f1 | {"same_tags": 100 * same / sum(map(len, old))}
-    return found
 
 
 def ship(names: list[str], data: Path, run: Path) -> None:

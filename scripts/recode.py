@@ -21,8 +21,10 @@ from scores import DATA, RESULTS, commit
 from ship import SHIPPED
 
 from zgul.corpora.data_folder import DataFolder, source_split
+from zgul.corpora.sentence import Sentence
 from zgul.evaluation import scores
 from zgul.files import read_json, write_json
+from zgul.tagger import Tagger
 from zgul.tensors import Coded, load_coded, load_with_metadata, save_tensors
 
 FIGURES = RESULTS / "recoded.json"
@@ -55,16 +57,23 @@ def compare(name: str, coded: Path, data: Path) -> dict[str, dict[str, float]]:
     """F1 and tags of the tagger before and after, in float32 and without EM."""
     before, after = (load_saved(one, SHIPPED / "adapters.safetensors", "embedded") for one in (SHIPPED / name, coded))
     group = before.about["training"].get("group", "")
-    found = {}
+    devs = {}
     for language in before.parts.sources:
         split = source_split(group, language, "dev")
-        dev = DataFolder(data).sentences(before.task, language, split)[:SENTENCES]
+        devs[language] = DataFolder(data).sentences(before.task, language, split)[:SENTENCES]
+    return changes(before, after, devs)
+
+
+def changes(before: Tagger, after: Tagger, devs: dict[str, list[Sentence]]) -> dict[str, dict[str, float]]:
+    """F1 of two taggers on dev sets by language, and the share of equal tags."""
+    found = {}
+    for language, dev in devs.items():
         gold = [one.tags or [] for one in dev]
         old, new = ([one.tags for one in tagger.predict(dev, strategy="plain")] for tagger in (before, after))
         same = sum(a == b for one, other in zip(old, new, strict=True) for a, b in zip(one, other, strict=True))
         f1 = {"before": scores(gold, old).f1, "after": scores(gold, new).f1}
         found[language] = f1 | {"same_tags": 100 * same / sum(map(len, old))}
-        print(f"{name} {language}: F1 {f1['before']:.2f}, now {f1['after']:.2f}", flush=True)
+        print(f"{language}: F1 {f1['before']:.2f}, now {f1['after']:.2f}", flush=True)
     return found
 
 
